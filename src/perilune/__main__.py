@@ -1,0 +1,5 @@
+"""`python -m perilune`."""
+
+from perilune.cli.main import main
+
+main()

@@ -1,0 +1,78 @@
+"""The `perilune` command: verbs are imported only when they run, so `--help` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from perilune.errors import PeriluneError
+
+VERBS = {
+    "plan": "Plan a deployment: topology, memory, admitted requests, levers, commands.",
+    "commands": "Print the exact command of every node, for a shell or for docker.",
+    "memory": "The memory ledger of any `sglang serve` command line, and what it admits.",
+    "resolve": "What SGLang makes of a command line: every default, rewrite and rejection.",
+    "explain": "Derive one figure of a ledger, with the numbers put in.",
+    "recipes": "List the published recipes and what each is made of.",
+    "cookbook": "Convert and lint the tables of documentation pages.",
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands live in `perilune.cli.<verb>` and load on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"perilune.cli.{cmd_name}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.version_option(package_name="perilune", prog_name="perilune")
+def cli() -> None:
+    """Plan Kimi-K3 serving on SGLang, from a hardware list to exact commands.
+
+    Exit codes: 0 fine, 1 findings (the engine would refuse, or fewer requests
+    are admitted than asked), 2 unusable input.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; every error ends in one sentence and an exit code."""
+    try:
+        code = cli.main(prog_name="perilune", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except PeriluneError as error:
+        click.echo(f"perilune: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        click.echo("perilune: interrupted.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(0)
+    except RecursionError:
+        click.echo("perilune: the input is nested too deeply to read.", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What a person sees: 80 columns, aligned tables, colour only on a terminal; and what a program reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 80
+GIB = 1 << 30
+
+
+def console() -> Console:
+    """A console 80 columns wide; colour only on a terminal and without NO_COLOR."""
+    from rich.console import Console
+
+    return Console(width=WIDTH, highlight=False, soft_wrap=False, emoji=False)
+
+
+def emit_json(value: Any) -> None:
+    """Print one JSON document, two-space indent, keys in the given order."""
+    raw = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    click.echo(raw.decode())
+
+
+def emit_yaml(value: Any) -> None:
+    """Print one YAML document that `yaml.safe_load` reads back to the same value."""
+    import yaml
+
+    plain = msgspec.json.decode(msgspec.json.encode(value))
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    click.echo(yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100), nl=False)
+
+
+def gib(bytes_: float, digits: int = 2) -> str:
+    """Bytes as GiB text, such as `26.47`."""
+    return f"{bytes_ / GIB:,.{digits}f}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Any:
+    """A borderless table; `right` lists the columns to align right. Cells are text, never markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, name in enumerate(columns):
+        grid.add_column(name, justify="right" if index in right else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    return grid
+
+
+def note(text: str) -> None:
+    """One line to standard error."""
+    click.echo(text, err=True)
+
+
+def is_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
