@@ -2,22 +2,76 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
+from perilune.errors import UnusableInput
+from perilune.facts.models import Model, Quantization, find
+from perilune.plan.model.fields import Fields
+
+MAX_FILE_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 32
+MAX_LAYERS = 10_000
+MAX_HEADS = 1 << 16
+
+MLA_ARCHITECTURES = frozenset(
+    {
+        "DeepseekV2ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "DeepseekV32ForCausalLM",
+        "DeepseekV3ForCausalLMNextN",
+        "GlmMoeDsaForCausalLM",
+        "Glm5NextForConditionalGeneration",
+        "KimiK25ForConditionalGeneration",
+        "KimiK3ForConditionalGeneration",
+        "KimiK3LinearForCausalLM",
+        "KimiLinearForCausalLM",
+    }
+)
+MULTIMODAL_ARCHITECTURES = frozenset(
+    {
+        "Glm5NextForConditionalGeneration",
+        "KimiK25ForConditionalGeneration",
+        "KimiK3ForConditionalGeneration",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForConditionalGeneration",
+    }
+)
+DRAFT_ARCHITECTURES = frozenset({"DSparkDraftModel", "K3DSparkModel", "DFlashDraftModel"})
+
+_CONTEXT_KEYS = (
+    "max_sequence_length",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_position_embeddings",
+)
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """One model's configuration: the raw mapping, and what resolution and geometry ask of it."""
 
     path: str  # the hub id or local path as written
-    raw: Mapping[str, Any]
+    raw: Mapping[str, Any] = field(hash=False)
+    known: Model | None = field(default=None, hash=False)  # the catalog entry, when it came from one
+    assumption: str | None = field(default=None, hash=False)  # what had to be assumed to find it
 
     @property
     def architecture(self) -> str:
         """The engine's architecture name, such as `KimiK3ForConditionalGeneration`."""
         return str(self.raw["architectures"][0])
+
+    @property
+    def model_type(self) -> str:
+        """The config's `model_type`, empty when it names none."""
+        return str(self.raw.get("model_type") or "")
 
     @property
     def text(self) -> Mapping[str, Any]:
@@ -30,3 +84,231 @@ class ModelConfig:
         """The vision section, or None."""
         section = self.raw.get("vision_config")
         return section if isinstance(section, Mapping) else None
+
+    @cached_property
+    def fields(self) -> Fields:
+        """Checked access to the text section; its errors name the file and the field."""
+        nested = self.text is not self.raw
+        return Fields(self.text, f"{self.path} config" + (" text_config" if nested else ""))
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether this is a speculative draft that only runs beside a target."""
+        return self.architecture in DRAFT_ARCHITECTURES
+
+    @property
+    def is_mla(self) -> bool:
+        """Whether the engine's full attention is MLA (one latent per token) and not per-head KV."""
+        return self.architecture in MLA_ARCHITECTURES
+
+    @property
+    def is_multimodal(self) -> bool:
+        """Whether the engine treats the model as multimodal: by architecture, also when serving text only."""
+        return self.architecture in MULTIMODAL_ARCHITECTURES
+
+    @property
+    def is_kimi_k3(self) -> bool:
+        """Whether the engine's Kimi-K3 rules apply."""
+        return self.architecture in ("KimiK3ForConditionalGeneration", "KimiK3LinearForCausalLM")
+
+    @cached_property
+    def context_length(self) -> int:
+        """Tokens of context the engine derives when no --context-length is given (2048 when the config is silent)."""
+        scaling = self.text.get("rope_scaling")
+        factor = 1.0
+        if isinstance(scaling, Mapping) and scaling:
+            fixed = "original_max_position_embeddings" in scaling or scaling.get("rope_type") == "llama3"
+            given = scaling.get("factor", 1)
+            if not fixed and isinstance(given, int | float) and math.isfinite(given) and 0 < given <= 1e6:
+                factor = float(given)
+        for key in _CONTEXT_KEYS:
+            if self.fields.has(key):
+                return int(factor * self.fields.integer(key))
+        return 2048
+
+    @cached_property
+    def num_layers(self) -> int:
+        """Decoder layers of the text model, without MTP layers."""
+        return self.fields.integer("num_hidden_layers", high=MAX_LAYERS)
+
+    @cached_property
+    def num_heads(self) -> int:
+        """Query heads of a full-attention layer."""
+        return self.fields.integer("num_attention_heads", high=MAX_HEADS)
+
+    @cached_property
+    def num_kv_heads(self) -> int:
+        """Key/value heads of a full-attention layer (as written: equal to the query heads for MLA)."""
+        heads = self.fields.integer("num_key_value_heads", high=MAX_HEADS, default=self.num_heads)
+        if self.num_heads % heads:
+            raise self.fields.bad(
+                "num_key_value_heads", f"is {heads}, which does not divide {self.num_heads} heads"
+            )
+        return heads
+
+    @cached_property
+    def head_dim(self) -> int:
+        """Dimension of one head of per-head attention; hidden_size // heads when the config is silent."""
+        return self.fields.integer(
+            "head_dim", high=1 << 16, default=max(1, self.hidden_size // self.num_heads)
+        )
+
+    @cached_property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.fields.integer("hidden_size", high=1 << 24)
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Rows of the embedding table."""
+        return self.fields.integer("vocab_size", high=1 << 28)
+
+    @cached_property
+    def num_experts(self) -> int:
+        """Routed experts of a MoE layer; 0 for a dense model."""
+        for key in ("num_experts", "n_routed_experts", "num_local_experts"):
+            if self.fields.has(key):
+                return self.fields.integer(key, low=0, high=1 << 20)
+        return 0
+
+    @property
+    def is_moe(self) -> bool:
+        """Whether some layers hold routed experts."""
+        return self.num_experts > 0
+
+    @cached_property
+    def linear_kind(self) -> str | None:
+        """The recurrent mixer of the hybrid model: `kda`, `gdn`, `mamba2`, or None for pure attention."""
+        section = self.text.get("linear_attn_config")
+        if isinstance(section, Mapping) and section.get("kda_layers"):
+            return "kda"
+        if self.fields.has("hybrid_override_pattern") or self.model_type == "nemotron_h":
+            return "mamba2"
+        if self.fields.has("linear_num_value_heads"):
+            return "gdn"
+        return None
+
+    @cached_property
+    def linear_layers(self) -> tuple[int, ...]:
+        """0-based indices of the recurrent layers."""
+        if self.linear_kind == "kda":
+            section = self.fields.section("linear_attn_config")
+            listed = section.integers("kda_layers", low=1, high=self.num_layers)
+            return tuple(sorted({i - 1 for i in listed}))
+        return ()
+
+    @cached_property
+    def full_layers(self) -> tuple[int, ...]:
+        """0-based indices of the full-attention layers, which hold KV."""
+        recurrent = set(self.linear_layers)
+        return tuple(i for i in range(self.num_layers) if i not in recurrent)
+
+    @cached_property
+    def quantization_config(self) -> Mapping[str, Any] | None:
+        """The config's own quantization section, wherever it stands."""
+        for section in (self.raw, self.text):
+            for key in ("quantization_config", "compression_config"):
+                found = section.get(key)
+                if isinstance(found, Mapping):
+                    return found
+        return None
+
+    @cached_property
+    def quantization(self) -> Quantization | None:
+        """Method, format and KV scheme of the stored weights; None for a plain BF16 checkpoint."""
+        if self.known is not None and self.known.quantization is not None:
+            return self.known.quantization
+        section = self.quantization_config
+        if section is None:
+            return None
+        kv = section.get("kv_cache_scheme") or section.get("kv_cache_quant_algo")
+        return Quantization(
+            method=str(section.get("quant_method") or section.get("quant_algo") or "unknown").lower(),
+            format=str(section["format"]) if section.get("format") else None,
+            kv_cache="fp8" if kv else None,
+        )
+
+    @property
+    def quant_method(self) -> str | None:
+        """The engine's quantization method of the checkpoint, or None."""
+        return self.quantization.method if self.quantization else None
+
+    @property
+    def quant_format(self) -> str | None:
+        """The packing format, such as `mxfp4-pack-quantized`, or None."""
+        return self.quantization.format if self.quantization else None
+
+    @property
+    def kv_cache_quant(self) -> str | None:
+        """`fp8` when the checkpoint declares an FP8 KV scheme, else None."""
+        return self.quantization.kv_cache if self.quantization else None
+
+    @property
+    def is_mxfp4(self) -> bool:
+        """Whether the routed experts are packed as MXFP4."""
+        return self.quant_format == "mxfp4-pack-quantized" or self.quant_method == "mxfp4"
+
+    @property
+    def block_size(self) -> int | None:
+        """Draft block of a DSPARK/DFLASH draft (tokens proposed per step), or None."""
+        section = self.raw.get("dflash_config")
+        for source in (self.raw, section if isinstance(section, Mapping) else {}):
+            value = source.get("block_size")
+            if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1024:
+                return value
+        return None
+
+
+def known_config(path: str) -> ModelConfig:
+    """The config of a catalogued model, by hub id or local directory; raises UnusableInput when unknown."""
+    found = find(path)
+    return ModelConfig(path, found.model.raw, found.model, found.assumption)
+
+
+def load_config_file(path: str | Path) -> ModelConfig:
+    """Read a `config.json`; raises UnusableInput for a file that is absent, too big, too deep or not a config."""
+    file = Path(path)
+    where = str(path)
+    try:
+        if file.is_dir():
+            file = file / "config.json"
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise UnusableInput(f"The file is larger than {MAX_FILE_BYTES // 2**20} MiB.", where=where)
+        raw = msgspec.json.decode(file.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UnusableInput(f"Cannot read it as a config.json ({reason}).", where=where) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UnusableInput(f"It is not JSON that can be read ({error}).", where=where) from None
+    return parse_config(raw, where)
+
+
+def parse_config(raw: object, where: str) -> ModelConfig:
+    """Check a decoded config and wrap it; raises UnusableInput naming the first field that cannot be used."""
+    if not isinstance(raw, Mapping):
+        raise UnusableInput("It must hold one JSON object.", where=where)
+    if _depth(raw) > MAX_DEPTH:
+        raise UnusableInput(f"It is nested deeper than {MAX_DEPTH} levels.", where=where)
+    names = raw.get("architectures")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str) or not names[0]:
+        raise UnusableInput("architectures must be a list that names the model class.", where=where)
+    config = ModelConfig(where, raw)
+    _ = (config.num_layers, config.hidden_size, config.vocab_size, config.num_heads, config.num_kv_heads)
+    _ = (config.context_length, config.linear_layers, config.num_experts)
+    return config
+
+
+def _depth(value: object) -> int:
+    """How deep a decoded JSON value is nested, counted without recursion and stopped past the cap."""
+    level: list[object] = [value]
+    depth = 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        nested: list[object] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                nested.extend(item.values())
+            elif isinstance(item, list):
+                nested.extend(item)
+        level = [v for v in nested if isinstance(v, Mapping | list)]
+    return depth
