@@ -1,0 +1,120 @@
+"""What kind of attention and state a model has, as resolution asks. Source: SGLang 0.5.23 model_config.py."""
+
+from __future__ import annotations
+
+from perilune.plan.model.config import ModelConfig
+
+MLA_ARCHITECTURES = frozenset(
+    {
+        "BailingMoeV2_5ForCausalLM",
+        "BailingMoeV3ForCausalLM",
+        "BailingMoeV3VLForConditionalGeneration",
+        "DeepseekV2ForCausalLM",
+        "DeepseekV32ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "DotsVLMForCausalLM",
+        "Dots3NoteForCausalLM",
+        "GigaChat35ForCausalLM",
+        "Glm4MoeLiteForCausalLM",
+        "Glm5NextForConditionalGeneration",
+        "GlmMoeDsaForCausalLM",
+        "HYV4ForCausalLM",
+        "KimiK25ForConditionalGeneration",
+        "KimiK3ForConditionalGeneration",
+        "KimiK3LinearForCausalLM",
+        "KimiLinearForCausalLM",
+        "KimiVLForConditionalGeneration",
+        "LongcatFlashForCausalLM",
+        "MiniCPM3ForCausalLM",
+        "MistralLarge3ForCausalLM",
+        "SarvamMLAForCausalLM",
+    }
+)
+SPARSE_ATTENTION_ARCHITECTURES = frozenset(
+    {
+        "DeepseekV32ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "Dots3NoteForCausalLM",
+        "Glm5NextForConditionalGeneration",
+        "GlmMoeDsaForCausalLM",
+        "HYV4ForCausalLM",
+        "LongcatFlashForCausalLM",
+        "MistralLarge3ForCausalLM",
+        "PixtralForConditionalGeneration",
+    }
+)
+RECURRENT_ARCHITECTURES = frozenset(
+    {
+        "BailingMoeV2_5ForCausalLM",
+        "BailingMoeV3ForCausalLM",
+        "BailingMoeV3VLForConditionalGeneration",
+        "FalconH1ForCausalLM",
+        "Glm5NextForConditionalGeneration",
+        "InternS2PreviewForConditionalGeneration",
+        "JetNemotronForCausalLM",
+        "JetVLMForConditionalGeneration",
+        "KimiK3ForConditionalGeneration",
+        "KimiK3LinearForCausalLM",
+        "KimiLinearForCausalLM",
+        "Lfm2ForCausalLM",
+        "Lfm2MoeForCausalLM",
+        "NemotronHForCausalLM",
+        "NemotronHPuzzleForCausalLM",
+        "NemotronH_Omni_Reasoning_V3",
+        "Qwen3NextForCausalLM",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+        "ZayaForCausalLM",
+    }
+)
+SLIDING_WINDOW_ARCHITECTURES = frozenset(
+    {
+        "DeepseekV4ForCausalLM",
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+        "GptOssForCausalLM",
+        "Llama4ForConditionalGeneration",
+        "MiMoV2FlashForCausalLM",
+        "MiMoV2ForCausalLM",
+        "Step3p5ForCausalLM",
+        "Step3p7ForConditionalGeneration",
+    }
+)
+
+
+def uses_mla(model: ModelConfig) -> bool:
+    """Whether full attention keeps one compressed latent per token instead of keys and values."""
+    if model.architecture == "PixtralForConditionalGeneration":
+        return model.text.get("kv_lora_rank") is not None
+    return model.architecture in MLA_ARCHITECTURES
+
+
+def has_recurrent_state(model: ModelConfig) -> bool:
+    """Whether some layers keep a per-request state slot (KDA, GDN, Mamba2, lightning attention)."""
+    if model.architecture == "GraniteMoeHybridForCausalLM":
+        return "mamba" in model.text.get("layer_types", ())
+    return model.architecture in RECURRENT_ARCHITECTURES
+
+
+def is_hybrid_swa(model: ModelConfig, *, disabled: bool = False) -> bool:
+    """Whether the model keeps sliding-window layers in a pool of their own (`disabled` by the user)."""
+    declared = model.architecture in SLIDING_WINDOW_ARCHITECTURES or bool(model.text.get("is_hybrid_swa"))
+    return declared and not disabled
+
+
+def has_sparse_attention(model: ModelConfig) -> bool:
+    """Whether the model is a DeepSeek-sparse-attention (DSA) one: a known family with `index_topk`."""
+    return model.architecture in SPARSE_ATTENTION_ARCHITECTURES and model.raw.get("index_topk") is not None
+
+
+def has_asymmetric_kv(model: ModelConfig) -> bool:
+    """Whether a key row and a value row of an MHA model differ in width, as in MiMo-V2."""
+    text = model.text
+    heads = text.get("num_attention_heads") or 1
+    key = text.get("head_dim") or int(text.get("hidden_size", 0)) // heads
+    value = text.get("v_head_dim") or key
+    window_key = text.get("swa_head_dim") or key
+    window_value = text.get("swa_v_head_dim") or window_key
+    return bool(key != value or window_key != window_value)
