@@ -1,35 +1,9 @@
-"""What kind of attention and state a model has, as resolution asks. Source: SGLang 0.5.23 model_config.py."""
+"""Kinds of attention that only a few resolution rules ask about. Source: SGLang 0.5.23 model_config.py."""
 
 from __future__ import annotations
 
 from perilune.plan.model.config import ModelConfig
 
-MLA_ARCHITECTURES = frozenset(
-    {
-        "BailingMoeV2_5ForCausalLM",
-        "BailingMoeV3ForCausalLM",
-        "BailingMoeV3VLForConditionalGeneration",
-        "DeepseekV2ForCausalLM",
-        "DeepseekV32ForCausalLM",
-        "DeepseekV3ForCausalLM",
-        "DotsVLMForCausalLM",
-        "Dots3NoteForCausalLM",
-        "GigaChat35ForCausalLM",
-        "Glm4MoeLiteForCausalLM",
-        "Glm5NextForConditionalGeneration",
-        "GlmMoeDsaForCausalLM",
-        "HYV4ForCausalLM",
-        "KimiK25ForConditionalGeneration",
-        "KimiK3ForConditionalGeneration",
-        "KimiK3LinearForCausalLM",
-        "KimiLinearForCausalLM",
-        "KimiVLForConditionalGeneration",
-        "LongcatFlashForCausalLM",
-        "MiniCPM3ForCausalLM",
-        "MistralLarge3ForCausalLM",
-        "SarvamMLAForCausalLM",
-    }
-)
 SPARSE_ATTENTION_ARCHITECTURES = frozenset(
     {
         "DeepseekV32ForCausalLM",
@@ -41,32 +15,6 @@ SPARSE_ATTENTION_ARCHITECTURES = frozenset(
         "LongcatFlashForCausalLM",
         "MistralLarge3ForCausalLM",
         "PixtralForConditionalGeneration",
-    }
-)
-RECURRENT_ARCHITECTURES = frozenset(
-    {
-        "BailingMoeV2_5ForCausalLM",
-        "BailingMoeV3ForCausalLM",
-        "BailingMoeV3VLForConditionalGeneration",
-        "FalconH1ForCausalLM",
-        "Glm5NextForConditionalGeneration",
-        "InternS2PreviewForConditionalGeneration",
-        "JetNemotronForCausalLM",
-        "JetVLMForConditionalGeneration",
-        "KimiK3ForConditionalGeneration",
-        "KimiK3LinearForCausalLM",
-        "KimiLinearForCausalLM",
-        "Lfm2ForCausalLM",
-        "Lfm2MoeForCausalLM",
-        "NemotronHForCausalLM",
-        "NemotronHPuzzleForCausalLM",
-        "NemotronH_Omni_Reasoning_V3",
-        "Qwen3NextForCausalLM",
-        "Qwen3_5ForCausalLM",
-        "Qwen3_5ForConditionalGeneration",
-        "Qwen3_5MoeForCausalLM",
-        "Qwen3_5MoeForConditionalGeneration",
-        "ZayaForCausalLM",
     }
 )
 SLIDING_WINDOW_ARCHITECTURES = frozenset(
@@ -82,20 +30,6 @@ SLIDING_WINDOW_ARCHITECTURES = frozenset(
         "Step3p7ForConditionalGeneration",
     }
 )
-
-
-def uses_mla(model: ModelConfig) -> bool:
-    """Whether full attention keeps one compressed latent per token instead of keys and values."""
-    if model.architecture == "PixtralForConditionalGeneration":
-        return model.text.get("kv_lora_rank") is not None
-    return model.architecture in MLA_ARCHITECTURES
-
-
-def has_recurrent_state(model: ModelConfig) -> bool:
-    """Whether some layers keep a per-request state slot (KDA, GDN, Mamba2, lightning attention)."""
-    if model.architecture == "GraniteMoeHybridForCausalLM":
-        return "mamba" in model.text.get("layer_types", ())
-    return model.architecture in RECURRENT_ARCHITECTURES
 
 
 def is_hybrid_swa(model: ModelConfig, *, disabled: bool = False) -> bool:
