@@ -1,4 +1,4 @@
-"""The order in which SGLang 0.5.23 resolves its arguments. Each step is one function of its subject's module."""
+"""The order in which SGLang 0.5.23 resolves arguments. Each step is a function of its subject's module."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from perilune.plan.model.config import ModelConfig
 from perilune.plan.resolve import (
     attention,
     checks,
+    engine_model,
     graphs,
     hicache,
     kv_cache,
@@ -53,6 +54,7 @@ STEPS: tuple[Step, ...] = (
     pd.disaggregation,
     kv_cache.prefill_only_flags,
     parallel.decode_context_parallelism,
+    engine_model.read,
     parallel.dwdp,
     graphs.cuda_graph_config,
     platforms.device_backends,
@@ -135,6 +137,7 @@ def resolve_values(
         checks.check_server_args(state)
     except Rejected as rejection:
         error, stage = rejection.message, rejection.stage
+    state.fill_fallbacks()
     return Resolved(
         accepted=error is None,
         error=error,
@@ -143,7 +146,7 @@ def resolve_values(
         given=given,
         env=state.env,
         platform=platform,
-        model=model,
+        model=state.model,
         draft=draft,
         rewrites=tuple(state.rewrites),
         warnings=tuple(state.warnings),

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from perilune.facts.hardware import Platform
 from perilune.plan.model.config import ModelConfig
 
+TRUE_WORDS: Final = frozenset({"1", "true", "yes", "y"})
+FALSE_WORDS: Final = frozenset({"0", "false", "no", "n"})
+FALLBACKS: Final[Mapping[str, Any]] = {
+    "enable_tf32_matmul": False,
+    "swa_full_tokens_ratio": 0.8,
+    "mamba_full_memory_ratio": 0.9,
+    "mm_enable_dp_encoder": False,
+}
+"""What a field that is still unset at the end reads as (`Arg.fallback` of SGLang 0.5.23).
 
-class Rejected(Exception):
+While resolution runs, such a field reads None: steps tell an unset option from a default."""
+
+
+class Rejected(Exception):  # noqa: N818 - a verdict of the engine, not a fault of ours
     """SGLang refuses this configuration. `message` is its error, such as `ValueError: ...`.
 
     `stage` is where: `parse` (argument parser), `resolve` (resolution pipeline), `check`
@@ -33,12 +45,23 @@ class Rewrite:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class EngineModel:
+    """The model configuration as the engine builds it: once, from the options known at that moment."""
+
+    quantization: str | None  # the engine's method name, such as `compressed-tensors`
+    dtype: str  # bfloat16 | float16 | float32
+    context_length: int  # tokens
+    is_multimodal: bool  # by architecture, unless text-only serving was chosen
+
+
 @dataclass(slots=True)
 class Resolution:
     """What has been decided so far. Steps read with `r["field"]` and write with `r.set(...)`.
 
     Field names are SGLang's own (`tp_size`, `page_size`, ...). A read gives the last decision, or what
-    the user wrote, or the parser's default, exactly as the engine's own live view does.
+    the user wrote, or the parser's default, exactly as the engine's own live view does. `written` keeps
+    the values from before the first step.
     """
 
     values: dict[str, Any]
@@ -49,6 +72,11 @@ class Resolution:
     draft: ModelConfig | None = None
     rewrites: list[Rewrite] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    written: Mapping[str, Any] = field(init=False)
+    engine_model: EngineModel | None = None  # read it with `model_config.engine_model(r)`
+
+    def __post_init__(self) -> None:
+        self.written = dict(self.values)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -69,9 +97,22 @@ class Resolution:
         return Rejected(f"{error}: {message}")
 
     def flag_env(self, name: str, default: bool = False) -> bool:
-        """Read a boolean environment variable as the engine reads it (`1`, `true`, `yes`, `y` are true)."""
-        raw = self.env.get(name)
-        return default if raw is None else raw.strip().lower() in {"1", "true", "yes", "y"}
+        """Read a boolean environment variable as the engine does; a word it does not know is the default."""
+        word = self.env.get(name, "").lower()
+        return word in TRUE_WORDS or (default and word not in FALSE_WORDS)
+
+    def int_env(self, name: str, default: int) -> int:
+        """Read a whole-number environment variable as the engine does; anything else is the default."""
+        try:
+            return int(self.env[name])
+        except (KeyError, ValueError):
+            return default
+
+    def fill_fallbacks(self) -> None:
+        """Give the fields that nobody decided the values the engine falls back to."""
+        for name, value in FALLBACKS.items():
+            if self.values.get(name) is None:
+                self.set(name, value, "the engine's default")
 
 
 @dataclass(frozen=True, slots=True)
