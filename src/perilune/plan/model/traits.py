@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perilune.plan.model.config import ModelConfig
 
 SPARSE_ATTENTION_ARCHITECTURES = frozenset(
@@ -41,6 +43,18 @@ def is_hybrid_swa(model: ModelConfig, *, disabled: bool = False) -> bool:
 def has_sparse_attention(model: ModelConfig) -> bool:
     """Whether the model is a DeepSeek-sparse-attention (DSA) one: a known family with `index_topk`."""
     return model.architecture in SPARSE_ATTENTION_ARCHITECTURES and model.raw.get("index_topk") is not None
+
+
+def has_kda(model: ModelConfig) -> bool:
+    """Whether some layers are Kimi delta attention, as the engine tells it from the config."""
+    for section in (model.raw, model.text):
+        linear = section.get("linear_attn_config")
+        if isinstance(linear, Mapping) and linear.get("kda_layers"):
+            return True
+        sizes = (section.get("linear_num_heads"), section.get("linear_head_dim"))
+        if None not in sizes and "linear_attention" in (section.get("layer_types") or ()):
+            return True
+    return False
 
 
 def has_asymmetric_kv(model: ModelConfig) -> bool:
