@@ -181,7 +181,8 @@ def render_flags(engine_version: str) -> str:
 
 def render_environment(engine_version: str) -> str:
     """The text of `environment.json`, one entry a line."""
-    return f'{{\n "version": {json.dumps(engine_version)},\n "names": [\n{_lines(environment_entries())}\n ]\n}}\n'
+    names = _lines(environment_entries())
+    return f'{{\n "version": {json.dumps(engine_version)},\n "names": [\n{names}\n ]\n}}\n'
 
 
 def main() -> int:
