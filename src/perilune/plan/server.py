@@ -1,4 +1,4 @@
-"""A server's command line and environment as a value: read from what people paste, written back faithfully."""
+"""A server's command line and environment as a value: read from what people paste, written back."""
 
 from __future__ import annotations
 

@@ -67,10 +67,9 @@ def statements(text: str) -> list[Statement]:
     """Split shell text; raises UnusableInput on an open quote, a NUL byte, or an oversized text."""
     check_size(len(text))
     if "\0" in text:
-        raise UnusableInput(
-            "It contains a NUL byte.", where=f"command line, line {_line(text, text.index(chr(0)))}"
-        )
-    return [Statement(tuple(o.words), o.line, _tail(text, o, end)) for o, end in _read(text) if o.words]
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UnusableInput("It contains a NUL byte.", where=f"command line, line {line}")
+    return [Statement(tuple(read.words), read.line) for read in _read(text) if read.words]
 
 
 def _read(text: str) -> Iterator[_Open]:
