@@ -30,7 +30,7 @@ def sampling_backend(r: Resolution) -> None:
     """Sample with FlashInfer where it runs, else with PyTorch."""
     if r["sampling_backend"] is None:
         flashinfer = machine.has_flashinfer(r.platform, r.env)
-        reason = "FlashInfer is installed" if flashinfer else "FlashInfer does not run here"
+        reason = "FlashInfer is installed." if flashinfer else "FlashInfer does not run here."
         r.set("sampling_backend", "flashinfer" if flashinfer else "pytorch", reason)
 
 
@@ -44,7 +44,7 @@ def backend_compatibility(r: Resolution) -> None:
     _check_trtllm_mha(r)
     if r["attention_backend"] == "fa3" and r["kv_cache_dtype"] == "fp8_e5m2":
         r.warn("FlashAttention 3 reads FP8 KV as e4m3 only; Triton is used for fp8_e5m2.")
-        r.set("attention_backend", "triton", "FlashAttention 3 has no fp8_e5m2 KV cache")
+        r.set("attention_backend", "triton", "FlashAttention 3 has no fp8_e5m2 KV cache.")
     _fit_fa4_page(r)
     _reserve_aiter_workspace(r)
     _fit_xpu_page(r)
@@ -56,16 +56,16 @@ def page_size_default(r: Resolution) -> None:
         return
     layout = r.env.get("SGLANG_AITER_KV_CACHE_LAYOUT", "nhd").lower()
     if machine.is_hip(r.platform) and layout == "vectorized_5d":
-        r.set("page_size", 64, "the vectorized_5d KV layout is made for pages of 64")
+        r.set("page_size", 64, "The vectorized_5d KV layout is made for pages of 64.")
     else:
-        r.set("page_size", 1, "no attention backend asks for pages")
+        r.set("page_size", 1, "No attention backend asks for pages.")
 
 
 def multi_item_scoring(r: Resolution) -> None:
     """Multi-item scoring rules out graphs, prefix reuse and chunks, and needs FlashInfer attention."""
     if not r["enable_mis"]:
         return
-    reason = "not compatible with --enable-mis"
+    reason = "Not compatible with --enable-mis."
     disable_graphs(r, reason)
     if not r["disable_radix_cache"]:
         r.warn("The radix cache is off because of --enable-mis.")
@@ -90,37 +90,37 @@ def default_backend(r: Resolution) -> tuple[str, str]:
     topk, page = r["speculative_eagle_topk"], r["page_size"]
     chain = topk is None or (topk == 1 and page in (1, None))
     if machine.is_sm90(r.platform) and chain:
-        return "fa3", "the fastest on Hopper"
+        return "fa3", "The fastest on Hopper."
     algorithm = r["speculative_algorithm"]
     settled = algorithm is None or topk is not None or str(algorithm).upper() == "DFLASH"
     if machine.is_sm100(r.platform) and chain and settled:
         if has_asymmetric_kv(r.model):
-            return "fa4", "key and value rows differ in width"
-        return "trtllm_mha", "the fastest on Blackwell"
+            return "fa4", "Key and value rows differ in width."
+        return "trtllm_mha", "The fastest on Blackwell."
     if machine.is_hip(r.platform):
-        return "aiter", "the fastest on ROCm"
+        return "aiter", "The fastest on ROCm."
     if machine.has_flashinfer(r.platform, r.env):
-        return "flashinfer", "works with this speculation"
-    return "triton", "nothing faster is installed"
+        return "flashinfer", "Works with this speculation."
+    return "triton", "Nothing faster is installed."
 
 
 def _default_for_mla(r: Resolution) -> tuple[str, str]:
     if machine.is_sm90(r.platform):
-        return "fa3", "the fastest for MLA on Hopper"
+        return "fa3", "The fastest for MLA on Hopper."
     if machine.is_sm100(r.platform):
-        return "flashinfer", "the default for MLA on Blackwell"
+        return "flashinfer", "The default for MLA on Blackwell."
     if machine.is_hip(r.platform):
         heads = max(1, r.model.num_kv_heads // r["tp_size"])
         if heads in AITER_HEADS:
-            return "aiter", f"aiter has an MLA kernel for {heads} heads"
-        return "triton", f"aiter has no MLA kernel for {heads} heads per rank"
-    return "triton", "nothing faster is installed"
+            return "aiter", f"aiter has an MLA kernel for {heads} heads."
+        return "triton", f"aiter has no MLA kernel for {heads} heads per rank."
+    return "triton", "Nothing faster is installed."
 
 
 def _settle_backend(r: Resolution) -> None:
     split = r["prefill_attention_backend"]
     if split is not None and split == r["decode_attention_backend"]:
-        r.set("attention_backend", split, "prefill and decode use the same one")
+        r.set("attention_backend", split, "Prefill and decode use the same one.")
     elif r["attention_backend"] is None:
         r.set("attention_backend", *default_backend(r))
 
@@ -155,7 +155,7 @@ def _fit_page_size(r: Resolution) -> None:
             continue
         known = " or ".join(str(size) for size in sizes)
         r.warn(f"{backend} has pages of {known} tokens; the page size is 64 instead of {page}.")
-        r.set("page_size", 64, f"{backend} has pages of {known} tokens")
+        r.set("page_size", 64, f"{backend} has pages of {known} tokens.")
 
 
 def _check_trtllm_mla(r: Resolution) -> None:
@@ -182,7 +182,7 @@ def _settle_cutedsl_mla(r: Resolution) -> None:
     if r["kv_cache_dtype"] not in ("fp8_e4m3", "bf16", "bfloat16", "auto"):
         raise r.reject("CuteDSL MLA backend only supports kv-cache-dtype of fp8_e4m3, bf16, or auto.")
     if r["prefill_attention_backend"] is None:
-        r.set("prefill_attention_backend", "trtllm_mla", "cutedsl_mla only decodes")
+        r.set("prefill_attention_backend", "trtllm_mla", "cutedsl_mla only decodes.")
 
 
 def _check_trtllm_mha(r: Resolution) -> None:
@@ -209,7 +209,7 @@ def _fit_fa4_page(r: Resolution) -> None:
     chain = (r["speculative_eagle_topk"] or 0) <= 1
     if _users_of(r, "fa4") and not r.model.is_mla and machine.is_sm100(r.platform) and chain:
         r.warn(f"fa4 has pages of 128 tokens; the page size is 128 instead of {r['page_size']}.")
-        r.set("page_size", 128, "fa4 has pages of 128 tokens for per-head KV")
+        r.set("page_size", 128, "fa4 has pages of 128 tokens for per-head KV.")
 
 
 def _reserve_aiter_workspace(r: Resolution) -> None:
@@ -221,11 +221,11 @@ def _reserve_aiter_workspace(r: Resolution) -> None:
     if explicit and r.flag_env("SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"):
         r.warn(f"The memory fraction stays {fraction:.3f}; leave room for aiter's workspace.")
         return
-    reason = f"aiter needs workspace for contexts above {AITER_LONG_CONTEXT:,} tokens"
+    reason = f"aiter needs workspace for contexts above {AITER_LONG_CONTEXT:,} tokens."
     r.set("mem_fraction_static", fraction * AITER_WORKSPACE_FACTOR, reason)
 
 
 def _fit_xpu_page(r: Resolution) -> None:
     sizes = (64, 128, 16, 32) if r.model.is_mla else (64, 128)
     if "intel_xpu" in attention_backends(r) and r["page_size"] not in sizes:
-        r.set("page_size", 128, "intel_xpu attention has no smaller default page")
+        r.set("page_size", 128, "intel_xpu attention has no smaller default page.")

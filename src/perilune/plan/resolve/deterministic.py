@@ -29,18 +29,18 @@ def deterministic_inference(r: Resolution) -> None:
     """Force the kernels and collectives whose results do not depend on the batch."""
     if r["rl_on_policy_target"] is not None:
         r.warn("On-policy RL turns deterministic inference on.")
-        r.set("enable_deterministic_inference", True, "needed by --rl-on-policy-target")
+        r.set("enable_deterministic_inference", True, "Needed by --rl-on-policy-target.")
         r.env["SGLANG_VLM_CACHE_SIZE_MB"] = "0"
         r.env["SGLANG_ENABLE_DETERMINISTIC_INFERENCE"] = "True"
     if not r["enable_deterministic_inference"]:
         return
-    reason = "not deterministic"
+    reason = "Not deterministic."
     if r["enable_aiter_allreduce_fusion"]:
         r.set("enable_aiter_allreduce_fusion", False, reason)
     if r["flashinfer_allreduce_fusion_backend"] is not None:
         r.set("flashinfer_allreduce_fusion_backend", None, reason)
     if r["sampling_backend"] != "ascend":
-        r.set("sampling_backend", "pytorch", "deterministic sampling")
+        r.set("sampling_backend", "pytorch", "Deterministic sampling.")
     _settle_backend(r)
     if r["tp_size"] > 1:
         _settle_collectives(r)
@@ -54,7 +54,7 @@ def _settle_backend(r: Resolution) -> None:
         if machine.is_sm100(r.platform):
             backend = "triton" if absorbed else "flashinfer"
         r.warn(f"Attention runs on {backend} for deterministic inference.")
-        r.set("attention_backend", backend, "deterministic on this platform")
+        r.set("attention_backend", backend, "Deterministic on this platform.")
     elif backend not in BACKENDS:
         raise r.reject(
             f"Currently only {BACKENDS} attention backends are supported for deterministic inference, "
@@ -64,7 +64,7 @@ def _settle_backend(r: Resolution) -> None:
         _check_absorbed_mla(r, backend)
     if backend not in BACKENDS_WITH_RADIX:
         r.warn(f"The radix cache is off: with {backend} attention it is not deterministic.")
-        r.set("disable_radix_cache", True, f"not deterministic with {backend} attention")
+        r.set("disable_radix_cache", True, f"Not deterministic with {backend} attention.")
 
 
 def _check_absorbed_mla(r: Resolution, backend: str) -> None:
@@ -96,7 +96,7 @@ def _settle_collectives(r: Resolution) -> None:
         "NCCL_MIN_NCHANNELS": channels,
         "NCCL_MAX_NCHANNELS": channels,
     }
-    reason = "its reduction order depends on the message size"
+    reason = "Its reduction order depends on the message size."
     r.set("disable_custom_all_reduce", True, reason)
     r.set("enable_torch_symm_mem", False, reason)
     r.warn(f"All-reduce runs as an NCCL tree over {channels} channels, to be deterministic.")

@@ -87,7 +87,7 @@ def prefill_graph_for_trtllm_mla(r: Resolution) -> None:
         and attention_backends(r)[0] == "trtllm_mla"
     ):
         r.warn("Prefill CUDA graphs are off: under trtllm_mla they would slow DeepSeek-V3 prefill down.")
-        set_phase(r, "prefill", "a captured prefill makes trtllm_mla use a slower kernel", backend=DISABLED)
+        set_phase(r, "prefill", "A captured prefill makes trtllm_mla use a slower kernel.", backend=DISABLED)
 
 
 def prefill_cp_default(r: Resolution) -> None:
@@ -95,7 +95,7 @@ def prefill_cp_default(r: Resolution) -> None:
     if not r["enable_prefill_cp"]:
         return
     if ("prefill", "backend") not in r["cuda_graph_config"].locked and supports_prefill_cp_graph(r):
-        set_phase(r, "prefill", "this prefill context parallelism can be captured", backend=BREAKABLE)
+        set_phase(r, "prefill", "This prefill context parallelism can be captured.", backend=BREAKABLE)
         _disable_incompatible_prefill(r)
         _follow_pd_role(r)
         _align_for_deepep(r)
@@ -118,7 +118,7 @@ def prefill_max_context(r: Resolution) -> None:
             "--cuda-graph-prefill-max-context exceeds the model context length: "
             f"aligned size {aligned} > {context}"
         )
-    set_phase(r, "prefill", f"whole pages of {page} tokens", max_context_size=aligned)
+    set_phase(r, "prefill", f"Whole pages of {page} tokens.", max_context_size=aligned)
 
 
 def supports_prefill_cp_graph(r: Resolution) -> bool:
@@ -170,12 +170,12 @@ def _disable_incompatible_prefill(r: Resolution) -> None:
     if ("prefill", "backend") in graphs.locked or graphs.prefill.backend != BREAKABLE:
         return
     if r["pp_size"] > 1:
-        set_phase(r, "prefill", "off by default under pipeline parallelism", backend=DISABLED)
+        set_phase(r, "prefill", "Off by default under pipeline parallelism.", backend=DISABLED)
         return
     for obstacle in _obstacles(r):
         if obstacle:
             r.warn(f"Prefill CUDA graphs are off: they do not work with {obstacle}.")
-        reason = f"not compatible with {obstacle or 'prefill context parallelism'}"
+        reason = f"Not compatible with {obstacle or 'prefill context parallelism'}."
         set_phase(r, "prefill", reason, backend=DISABLED)
         return
 
@@ -205,7 +205,7 @@ def _align_for_deepep(r: Resolution) -> None:
     sizes = prefill_sizes(prefill.max_bs or DEFAULT_PREFILL_MAX) if prefill.bs is None else prefill.bs
     aligned = tuple(sorted({-(-size // 8) * 8 for size in sizes}))
     if aligned != tuple(sorted(sizes)):
-        set_phase(r, "prefill", "DeepEP needs multiples of 8 tokens", bs=aligned, max_bs=aligned[-1])
+        set_phase(r, "prefill", "DeepEP needs multiples of 8 tokens.", bs=aligned, max_bs=aligned[-1])
 
 
 def _follow_pd_role(r: Resolution) -> None:
@@ -214,4 +214,4 @@ def _follow_pd_role(r: Resolution) -> None:
     phase = unused.get(r["disaggregation_mode"])
     if phase is not None and (phase, "backend") not in r["cuda_graph_config"].locked:
         role = r["disaggregation_mode"]
-        set_phase(r, phase, f"a {role} server of a PD pair runs no {phase}", backend=DISABLED)
+        set_phase(r, phase, f"A {role} server of a PD pair runs no {phase}.", backend=DISABLED)

@@ -26,7 +26,7 @@ def _decode_backend(r: Resolution) -> str:
     base, bf16 = r["linear_attn_backend"], r["mamba_ssm_dtype"] == "bfloat16"
     sm100 = machine.is_sm100(r.platform)
     if r["linear_attn_decode_backend"] is None and base != "helion" and sm100 and bf16:
-        r.set("linear_attn_decode_backend", "flashinfer", "the fastest for a bfloat16 state on Blackwell")
+        r.set("linear_attn_decode_backend", "flashinfer", "The fastest for a bfloat16 state on Blackwell.")
     decode: str = r["linear_attn_decode_backend"] or base
     if decode == "flashkda":
         if r["linear_attn_decode_backend"] == "flashkda":
@@ -35,7 +35,7 @@ def _decode_backend(r: Resolution) -> str:
                 "--linear-attn-prefill-backend flashkda (decode stays on triton)."
             )
         decode = "triton"
-        r.set("linear_attn_decode_backend", decode, "flashkda only prefills")
+        r.set("linear_attn_decode_backend", decode, "flashkda only prefills.")
     if decode == "flashinfer" and sm100 and not bf16:
         raise _needs_bf16(r, "decode")
     return decode
@@ -50,7 +50,7 @@ def _settle_verify_backend(r: Resolution, decode: str) -> None:
     if r.flag_env("SGLANG_ENABLE_PP_SPEC") and has_kda(r.model):
         r.warn("Verification runs on Triton: under SGLANG_ENABLE_PP_SPEC FlashInfer has no KDA layout.")
         r.set(
-            "linear_attn_verify_backend", "triton", "FlashInfer has no KDA layout for SGLANG_ENABLE_PP_SPEC"
+            "linear_attn_verify_backend", "triton", "FlashInfer has no KDA layout for SGLANG_ENABLE_PP_SPEC."
         )
     elif machine.is_sm100(r.platform) and r["mamba_ssm_dtype"] != "bfloat16":
         raise _needs_bf16(r, "verify")
@@ -111,7 +111,7 @@ def _settle_replay_for_speculation(r: Resolution, decode: str) -> None:
         )
     dtype = r["mamba_ssm_dtype"]
     if dtype is None:
-        r.set("mamba_ssm_dtype", "float32", "ReplaySSM folds accepted tokens into a float32 state")
+        r.set("mamba_ssm_dtype", "float32", "ReplaySSM folds accepted tokens into a float32 state.")
     elif dtype != "float32":
         r.warn(f"ReplaySSM with a {dtype} state: check accuracy over long outputs.")
 

@@ -101,7 +101,7 @@ def int8_checkpoint(r: Resolution) -> None:
 def radix_cache(r: Resolution) -> None:
     """Choose how states are cached beside the radix tree, and check the choice."""
     if r.model.architecture in STATE_CACHE_ARCHITECTURES and not r["disable_radix_cache"]:
-        r.set("uses_mamba_radix_cache", True, "the model keeps a recurrent state per request")
+        r.set("uses_mamba_radix_cache", True, "The model keeps a recurrent state per request.")
         if r["mamba_radix_cache_strategy"] == "auto":
             _choose_strategy(r)
     if not r["uses_mamba_radix_cache"]:
@@ -152,14 +152,16 @@ def _choose_strategy(r: Resolution) -> None:
     overlaps = not r["disable_overlap_schedule"]
     pages = r["page_size"] is not None and r["page_size"] > 1
     if (overlaps or pages) and supports_extra_buffer(r):
-        reason = "overlap scheduling needs state snapshots" if overlaps else "paged KV needs state snapshots"
+        reason = (
+            "Overlap scheduling needs state snapshots." if overlaps else "Paged KV needs state snapshots."
+        )
         r.set("mamba_radix_cache_strategy", "extra_buffer", reason)
         return
-    reason = "neither overlap scheduling nor pages are used"
+    reason = "Neither overlap scheduling nor pages are used."
     if overlaps or pages:
-        reason = "states cannot be snapshotted here"
+        reason = "States cannot be snapshotted here."
     r.set("mamba_radix_cache_strategy", "no_buffer", reason)
-    r.set("disable_overlap_schedule", True, "no_buffer does not work with overlap scheduling")
+    r.set("disable_overlap_schedule", True, "no_buffer does not work with overlap scheduling.")
 
 
 def _check_extra_buffer(r: Resolution) -> None:

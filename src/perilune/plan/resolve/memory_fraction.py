@@ -51,10 +51,10 @@ def gpu_memory_settings(r: Resolution) -> None:
     total = r.platform.memory_mib
     capacity = next(c for c in CAPACITIES if total < c.below)
     if r["chunked_prefill_size"] is None:
-        r.set("chunked_prefill_size", capacity.chunk, f"default for {total:,} MiB per accelerator")
+        r.set("chunked_prefill_size", capacity.chunk, f"Default for {total:,} MiB per accelerator.")
     graphs = _with_prefill_sizes(r, _with_decode_sizes(r, r["cuda_graph_config"], capacity))
     if graphs != r["cuda_graph_config"]:
-        r.set("cuda_graph_config", graphs, "captured sizes follow from memory, chunk size and requests")
+        r.set("cuda_graph_config", graphs, "Captured sizes follow from memory, chunk size and requests.")
     if r["mem_fraction_static"] is None:
         fraction, reason = _static_fraction(r, total)
         r.set("mem_fraction_static", fraction, reason)
@@ -104,16 +104,16 @@ def _static_fraction(r: Resolution, total: int) -> tuple[float, str]:
     parallel = r["tp_size"] * r["pp_size"] / 8 * GIB
     reserved = 1536 + parallel if measured else _reserved(r, total, parallel)
     fraction: float = round((total - reserved) / total, 3)
-    reason = f"keeps {reserved:,.0f} of {total:,} MiB for activations and graphs"
+    reason = f"Keeps {reserved:,.0f} of {total:,} MiB for activations and graphs"
     serves_images = not (
         r["language_only"] or r["language_model_only"] or r["disaggregation_mode"] == "decode"
     )
     if engine_model(r).is_multimodal and serves_images:
         if measured:
-            return fraction - 8 * GIB / total, f"{reason}, and 8 GiB for the image encoder"
+            return fraction - 8 * GIB / total, f"{reason}, and 8 GiB for the image encoder."
         factor = vision_factor(r.model)
-        return fraction * factor, f"{reason}, times {factor:.6g} for the image encoder"
-    return fraction, reason
+        return fraction * factor, f"{reason}, times {factor:.6g} for the image encoder."
+    return fraction, f"{reason}."
 
 
 def _reserved(r: Resolution, total: int, parallel: float) -> float:

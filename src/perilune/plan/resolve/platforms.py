@@ -43,13 +43,13 @@ def symmetric_memory_support(r: Resolution) -> None:
     """Symmetric memory needs NCCL or RCCL."""
     if r["enable_symm_mem"] and machine.is_npu(r.platform):
         r.warn("Symmetric memory needs CUDA or ROCm; --enable-symm-mem is ignored.")
-        r.set("enable_symm_mem", False, "needs CUDA or ROCm")
+        r.set("enable_symm_mem", False, "Needs CUDA or ROCm.")
 
 
 def amd_specifics(r: Resolution) -> None:
     """Pin the KV split count of the Triton kernels on ROCm."""
     if machine.is_hip(r.platform):
-        r.set("triton_attention_num_kv_splits", 16, "fixed on ROCm")
+        r.set("triton_attention_num_kv_splits", 16, "Fixed on ROCm.")
         r.env.setdefault(PINNED_TRANSFER, str(4 * 1024 * 1024))
 
 
@@ -76,23 +76,23 @@ def kernel_plugins(r: Resolution) -> None:
 
 def _ascend_defaults(r: Resolution) -> None:
     for name in ("attention_backend", "prefill_attention_backend", "decode_attention_backend"):
-        r.set(name, "ascend", "the only attention backend on Ascend")
+        r.set(name, "ascend", "The only attention backend on Ascend.")
     if r["page_size"] is None:
-        r.set("page_size", 128, "default on Ascend")
+        r.set("page_size", 128, "Default on Ascend.")
     memory = r.platform.memory_mib
     if memory <= 64 * GIB:
         small = memory <= 32 * GIB
-        reason = f"default for {memory:,} MiB per NPU"
+        reason = f"Default for {memory:,} MiB per NPU."
         if r["chunked_prefill_size"] is None:
             r.set("chunked_prefill_size", 4096 if small else 8192, reason)
         if r["cuda_graph_config"].decode.max_bs is None:
             narrow, wide = (16, 64) if small else (64, 256)
             set_phase(r, "decode", reason, max_bs=narrow if r["tp_size"] < 4 else wide)
-    r.set("disable_custom_all_reduce", True, "Ascend has no custom all-reduce")
+    r.set("disable_custom_all_reduce", True, "Ascend has no custom all-reduce.")
     if _needs_host_pool(r):
-        r.set("hicache_io_backend", "kernel_ascend", "the host pool's transfer kernel on Ascend")
+        r.set("hicache_io_backend", "kernel_ascend", "The host pool's transfer kernel on Ascend.")
         layout = "page_first_kv_split" if r.model.is_mla else "page_first_direct"
-        r.set("hicache_mem_layout", layout, "the host pool's layout on Ascend")
+        r.set("hicache_mem_layout", layout, "The host pool's layout on Ascend.")
 
 
 def _needs_host_pool(r: Resolution) -> bool:

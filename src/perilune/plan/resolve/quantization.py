@@ -122,6 +122,14 @@ def effective_method(r: Resolution) -> str | None:
     return method
 
 
+def take_checkpoint_method(r: Resolution) -> str | None:
+    """Write the checkpoint's method into the arguments, unless one was chosen or ruled out with `unquant`."""
+    method = checkpoint_method(r.model) or None
+    if r["quantization"] is None and r.written["quantization"] != "unquant" and method is not None:
+        r.set("quantization", method, "The checkpoint is stored that way.")
+    return method
+
+
 def _modelopt_method(section: Mapping[str, Any]) -> str | None:
     inner = section.get("quantization", section)
     if not isinstance(inner, Mapping):

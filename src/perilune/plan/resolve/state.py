@@ -112,7 +112,7 @@ class Resolution:
         """Give the fields that nobody decided the values the engine falls back to."""
         for name, value in FALLBACKS.items():
             if self.values.get(name) is None:
-                self.set(name, value, "the engine's default")
+                self.set(name, value, "The engine's default.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,11 @@ def attention_backends(r: Resolution) -> tuple[str | None, str | None]:
     return r["prefill_attention_backend"] or common, r["decode_attention_backend"] or common
 
 
+def attention_unset(r: Resolution) -> bool:
+    """Whether no attention backend has been chosen, neither the common one nor one per phase."""
+    return (r["attention_backend"], *attention_backends(r)) == (None, None, None)
+
+
 def runs_attention_dp(r: Resolution) -> bool:
     """Whether attention is data parallel (more than one group, or joining such a deployment)."""
     return bool(r["attn_dp_size"] > 1 or r["ep_join_mode"] == "scale")
