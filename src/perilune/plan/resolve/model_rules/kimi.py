@@ -7,7 +7,7 @@ from perilune.plan.resolve.state import Resolution
 
 
 def linear_attention(r: Resolution) -> None:
-    """Decode a bfloat16 state with Triton, verify drafts with CuTeDSL; DSPARK's draft has its own attention."""
+    """Decode a bfloat16 state with Triton, verify drafts with CuTeDSL, set DSPARK's draft attention."""
     sm100 = machine.is_sm100(r.platform)
     if r["linear_attn_decode_backend"] is None and r["mamba_ssm_dtype"] == "bfloat16" and sm100:
         r.set("linear_attn_decode_backend", "triton", "Faster than FlashInfer on KDA shapes.")
