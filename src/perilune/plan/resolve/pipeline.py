@@ -150,4 +150,5 @@ def resolve_values(
         draft=draft,
         rewrites=tuple(state.rewrites),
         warnings=tuple(state.warnings),
+        engine_model=state.engine_model,
     )

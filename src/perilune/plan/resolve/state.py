@@ -130,6 +130,7 @@ class Resolved:
     draft: ModelConfig | None
     rewrites: tuple[Rewrite, ...]
     warnings: tuple[str, ...]
+    engine_model: EngineModel | None = None  # None when it was rejected before the engine read the config
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]

@@ -212,8 +212,8 @@ def _check_layer_split(r: Resolution) -> None:
     if transfer != "mooncake":
         raise r.reject(
             "--enable-dsa-cache-layer-split currently only supports the mooncake transfer backend "
-            f"(mooncake / mooncake_tcp). Got --disaggregation-transfer-backend {transfer!r}. mori/nixl support "
-            "will be added later by the community."
+            f"(mooncake / mooncake_tcp). Got --disaggregation-transfer-backend {transfer!r}. mori/nixl "
+            "support will be added later by the community."
         )
     if r["pp_size"] > 1:
         raise r.reject(
