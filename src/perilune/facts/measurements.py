@@ -1,0 +1,102 @@
+"""Published measurements of Kimi-K3, with engine version and caveats. Data in `data/measurements.yaml`.
+
+A measurement stands beside a prediction and is never shown as one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+
+from perilune.facts.load import load
+from perilune.facts.recipes import Confidence
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One concurrency of a card: P50 latencies in milliseconds, throughput of input and output tokens."""
+
+    concurrency: int
+    ttft_ms: float
+    tpot_ms: float
+    tokens_per_s_per_gpu: float
+    interactivity: float  # tokens per second per user, 1000 / tpot_ms
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published speed round of one cell. `date` is that of the run, None where it was not given."""
+
+    cell: str  # recipe id
+    quant: str
+    spec: str
+    engine: str  # SGLang version @ commit
+    points: tuple[Point, ...]
+    sources: tuple[str, ...]
+    confidence: Confidence
+    date: str | None = None
+    added: str = ""  # flags on top of the recipe
+    caveats: tuple[str, ...] = ()
+
+
+class AdmissionCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many concurrent requests the state pool of a cell was seen to admit."""
+
+    cell: str
+    quant: str
+    spec: str
+    requests: int
+    sources: tuple[str, ...]
+    confidence: Confidence
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Figures from running text; the units are in `what`."""
+
+    id: str
+    what: str
+    rows: tuple[dict[str, str | float], ...]
+    sources: tuple[str, ...]
+    confidence: Confidence
+    caveats: tuple[str, ...] = ()
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the cards were measured."""
+
+    tool: str
+    dataset: str
+    isl: int
+    osl: int
+    warmup_requests: int
+    prompts_by_concurrency: dict[int, int]
+    flush_cache: bool
+    percentile: str
+    sources: tuple[str, ...]
+    revisions: dict[str, str]
+    accuracy: str
+
+
+class Measurements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything published."""
+
+    method: Method
+    cards: tuple[Card, ...]
+    admission_caps: tuple[AdmissionCap, ...]
+    figures: tuple[Figure, ...]
+
+
+@cache
+def measurements() -> Measurements:
+    """Every published measurement."""
+    return load("measurements.yaml", Measurements)
+
+
+def cards_for(cell: str, quant: str, spec: str) -> tuple[Card, ...]:
+    """The cards of a recipe id with this quantization and speculation."""
+    return tuple(c for c in measurements().cards if (c.cell, c.quant, c.spec) == (cell, quant, spec))
+
+
+def admission_cap(cell: str, quant: str, spec: str) -> AdmissionCap | None:
+    """The admission cap published for a recipe id, quantization and speculation."""
+    found = (c for c in measurements().admission_caps if (c.cell, c.quant, c.spec) == (cell, quant, spec))
+    return next(found, None)

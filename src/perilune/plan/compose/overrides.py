@@ -1,0 +1,54 @@
+"""Edits by hand on top of a recipe: `--set`, `--unset` and `--env`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perilune.errors import UnusableInput
+from perilune.plan.compose.choice import Override
+from perilune.plan.compose.flags import Flags, before_host, has, replaced, without
+from perilune.plan.compose.overlays import Env
+
+
+def reaching(overrides: Sequence[Override], role: str) -> tuple[Override, ...]:
+    """The overrides that reach a role."""
+    return tuple(o for o in overrides if o.role in (None, role))
+
+
+def apply_overrides(flags: Flags, env: Env, overrides: Sequence[Override]) -> tuple[Flags, Env]:
+    """Apply them in order: a flag that is set keeps its place, a new one goes before `--host`."""
+    for edit in overrides:
+        match edit.kind:
+            case "set":
+                kept, rest = replaced(flags, {edit.name}, (edit.flag,))
+                flags = before_host(_once(kept, edit.name), rest)
+            case "unset":
+                flags = without(flags, {edit.name})
+            case "env":
+                env = _with_env(env, edit.name, edit.values[0])
+            case "unset-env":
+                env = tuple(pair for pair in env if pair[0] != edit.name)
+    return flags, env
+
+
+def check_unsets(overrides: Sequence[Override], pools: Sequence[tuple[str, Flags, Env]]) -> None:
+    """Raise UnusableInput for an `--unset` that finds nothing to remove in any (role, flags, env)."""
+    for edit in overrides:
+        if edit.kind not in ("unset", "unset-env"):
+            continue
+        reached = [(flags, env) for role, flags, env in pools if edit.role in (None, role)]
+        found = any(has(flags, edit.name) or any(n == edit.name for n, _ in env) for flags, env in reached)
+        if not found:
+            raise UnusableInput(f"{edit.name} is not on this command.", where="--unset", fix="Leave it out.")
+
+
+def _once(flags: Flags, name: str) -> Flags:
+    """Keep the first flag of a name; a repeated one is dropped."""
+    first = next((i for i, flag in enumerate(flags) if flag.name == name), None)
+    return tuple(flag for i, flag in enumerate(flags) if flag.name != name or i == first)
+
+
+def _with_env(env: Env, name: str, given: str) -> Env:
+    if any(known == name for known, _ in env):
+        return tuple((known, given if known == name else old) for known, old in env)
+    return (*env, (name, given))
