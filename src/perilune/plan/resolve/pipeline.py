@@ -43,7 +43,6 @@ STEPS: tuple[Step, ...] = (
     serving.response_store,
     serving.sampling_mask,
     speculation.aux_hidden_state_capture,
-    parallel.prefill_cp_platform,
     platforms.hardware_runtime,
     loading.model_source,
     serving.multimodal,
