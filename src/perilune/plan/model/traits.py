@@ -42,7 +42,8 @@ def is_hybrid_swa(model: ModelConfig, *, disabled: bool = False) -> bool:
 
 def has_sparse_attention(model: ModelConfig) -> bool:
     """Whether the model is a DeepSeek-sparse-attention (DSA) one: a known family with `index_topk`."""
-    return model.architecture in SPARSE_ATTENTION_ARCHITECTURES and model.raw.get("index_topk") is not None
+    known = model.architecture in SPARSE_ATTENTION_ARCHITECTURES
+    return known and any(section.get("index_topk") is not None for section in (model.raw, model.text))
 
 
 def has_kda(model: ModelConfig) -> bool:
