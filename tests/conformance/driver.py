@@ -1,0 +1,121 @@
+"""Runs inside the environment that holds the real SGLang: judges a batch of cases of one platform.
+
+    ORACLE_HOME=EMPTY_FOLDER VENV/bin/python driver.py FACTS/memory PLATFORM < cases.json > verdicts.json
+
+A case is `{"kind": "arguments" | "memory" | "flags", ...}` with the fields that the reference scripts
+`args_oracle.py` and `oracle.py` take. Each case runs in a fork. Cases that set variables run first, in
+forks of a process that has imported only what the reference scripts import; then everything the engine
+imported lazily is imported once, so that the remaining forks are quick.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+
+SCRIPTS, PLATFORM = sys.argv[1:3]
+sys.path.insert(0, SCRIPTS)
+
+import sgfake  # noqa: E402
+
+SPEC = sgfake.install(PLATFORM)
+
+import args_oracle  # noqa: E402
+import oracle as numeric_oracle  # noqa: E402
+import sgcommon  # noqa: E402
+import sglang.srt.mem_cache.kv_cache_configurator  # noqa: E402
+import sglang.srt.server_args  # noqa: E402, F401
+
+sgfake.patch_memory_probes(SPEC)
+MODELS = sgcommon.prepare_models()
+sgcommon.prepare_models = lambda: MODELS
+
+
+def judge_arguments(case):
+    """Parse, resolve and check one command line."""
+
+    def run():
+        os.environ.update(case.get("env") or {})
+        verdict = args_oracle.run_one(case["argv"])
+        verdict.pop("declarations", None)
+        verdict.pop("rewrites", None)
+        return verdict
+
+    return sgcommon.in_fork(run)
+
+
+def judge_memory(case):
+    """Size the pools of one command line; `run_case` forks by itself, once a pipeline stage."""
+    return numeric_oracle.run_case(case)
+
+
+def judge_flags(case):
+    """Whether the parser alone takes each list of words, and what it stores."""
+
+    def run():
+        parser = sgcommon.real_parser()
+        verdicts = []
+        for words in case["lines"]:
+            try:
+                stored = vars(parser.parse_args(["--model-path", "x", *words]))
+                verdicts.append({"accepted": True, "stored": sgcommon.plain(stored)})
+            except sgcommon.ParseError as error:
+                verdicts.append({"accepted": False, "error": str(error)})
+            except SystemExit as error:
+                verdicts.append({"accepted": False, "error": f"SystemExit {error}"})
+            except Exception as error:
+                verdicts.append({"accepted": False, "error": f"{type(error).__name__}: {error}"})
+        return {"ok": True, "verdicts": verdicts}
+
+    return sgcommon.in_fork(run)
+
+
+JUDGES = {"arguments": judge_arguments, "memory": judge_memory, "flags": judge_flags}
+
+
+def judge(case):
+    """One verdict; a case that breaks the harness says so."""
+    try:
+        return JUDGES[case["kind"]](case)
+    except RuntimeError as error:
+        return {"ok": False, "stage": "harness", "error": str(error)[-1500:]}
+
+
+def import_what_a_case_imports(case):
+    """Learn in a fork which modules a case makes the engine import, then import them here."""
+
+    def run():
+        with contextlib.suppress(BaseException):
+            if case["kind"] == "memory":
+                numeric_oracle._stage(case, 0, None)
+            else:
+                args_oracle.run_one(case.get("argv") or [])
+        return list(sys.modules)
+
+    for name in sgcommon.in_fork(run):
+        if name not in sys.modules:
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+
+
+def main():
+    """Judge the cases on stdin, verdicts in the same order on stdout."""
+    cases = json.load(sys.stdin)
+    verdicts = [None] * len(cases)
+    plain = []
+    for index, case in enumerate(cases):
+        if case.get("env"):
+            verdicts[index] = judge(case)
+        else:
+            plain.append(index)
+    # Few cases are not worth the extra import.
+    if len(plain) > 6:
+        import_what_a_case_imports(cases[plain[0]])
+        sgcommon.real_parser()
+    for index in plain:
+        verdicts[index] = judge(cases[index])
+    json.dump(verdicts, sys.stdout)
+
+
+main()

@@ -1,0 +1,97 @@
+"""Seeded command lines over the engine's whole option space, weighted to what matters for Kimi-K3.
+
+A line starts from a published shape of its platform, takes a few flags of the `knobs` of `space.yaml`
+and, in one case of four, options from the rest of the catalog. The same seed gives the same lines.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perilune.facts.flags import Option, catalog
+
+Case = dict[str, Any]
+Knobs = dict[str, tuple[str, ...]]
+
+K3 = ("--trust-remote-code", "--model-path", "moonshotai/Kimi-K3")
+
+
+class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is drawn from; see `space.yaml`."""
+
+    weights: dict[str, int]
+    bases: dict[str, tuple[str, ...]]
+    knobs: Knobs
+    speculation: tuple[str, ...]
+    speculation_knobs: Knobs
+    variables: tuple[dict[str, str], ...]
+    elsewhere: tuple[str, ...]
+    not_drawn: tuple[str, ...]
+
+
+@cache
+def space() -> Space:
+    """The option space."""
+    return msgspec.yaml.decode(Path(__file__).with_name("space.yaml").read_bytes(), type=Space)
+
+
+@cache
+def rest_of_catalog() -> tuple[Option, ...]:
+    """Options outside the knobs whose value can be drawn without touching anything outside the process."""
+    known = space()
+    return tuple(
+        option
+        for option in catalog().options
+        if option.dest not in known.not_drawn
+        and not any(part in option.dest for part in known.elsewhere)
+        and not set(option.options) & known.knobs.keys()
+        and (option.choices or option.type in (None, "int", "float", "human_readable_int"))
+    )
+
+
+def generate(count: int, seed: int) -> list[Case]:
+    """`count` command lines, the same for the same seed."""
+    draw = random.Random(seed)
+    return [_case(draw, f"generated-{seed}-{index}") for index in range(count)]
+
+
+def _case(draw: random.Random, name: str) -> Case:
+    known = space()
+    platform = draw.choices(tuple(known.weights), tuple(known.weights.values()))[0]
+    words = [*K3, *draw.choice(known.bases[platform]).split()]
+    if draw.random() < 0.45:
+        words += draw.choice(known.speculation).split()
+        if draw.random() < 0.3:
+            words += _knob(draw, known.speculation_knobs)
+    for _ in range(draw.choices((0, 1, 2, 3, 5, 8), (10, 25, 25, 20, 14, 6))[0]):
+        words += _knob(draw, known.knobs)
+    if draw.random() < 0.25:
+        for option in draw.sample(rest_of_catalog(), draw.randint(1, 2)):
+            words += _option(draw, option)
+    case: Case = {"id": name, "kind": "arguments", "platform": platform, "argv": words}
+    if draw.random() < 0.06:
+        case["env"] = draw.choice(known.variables)
+    return case
+
+
+def _knob(draw: random.Random, knobs: Knobs) -> list[str]:
+    flag = draw.choice(tuple(knobs))
+    if not knobs[flag]:
+        return [flag]
+    value = draw.choice(knobs[flag])
+    return [flag, value] if value.startswith("{") else [flag, *value.split()]
+
+
+def _option(draw: random.Random, option: Option) -> list[str]:
+    flag = draw.choice(option.options)
+    if not option.takes_value:
+        return [flag]
+    if option.choices:
+        return [flag, str(draw.choice(option.choices))]
+    numbers = ("0.1", "0.5", "1.0", "2.0") if option.type == "float" else ("1", "2", "4", "16", "64", "1024")
+    return [flag, draw.choice(numbers)]
