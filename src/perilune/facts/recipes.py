@@ -135,12 +135,12 @@ class Placeholder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Docker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of `docker run` by vendor, as trusted shell text; `<davinci>` stands for the NPU devices."""
+    """Lines of `docker run` by vendor, as trusted shell text; `<davinci>` stands for the NPU devices."""
 
-    nvidia: str
-    amd: str
-    npu: str
-    amd_fabric: str
+    nvidia: tuple[str, ...]
+    amd: tuple[str, ...]
+    npu: tuple[str, ...]
+    amd_fabric: tuple[str, ...]  # between nodes
     cache: str
     token: str
 

@@ -99,7 +99,7 @@ def finish_pool(draft: Draft, choice: Choice, *, pd: bool) -> Pool:
         flags = _with_node_flags(flags, nodes, recipe)
     if choice.preset and nodes == 1 < recipe.cell.nodes:
         notes += (
-            f"The page's panel keeps --nnodes {recipe.cell.nodes} of its base; {gpus} GPUs are one node here.",
+            f"The page's panel keeps --nnodes {recipe.cell.nodes} of its base; {gpus} GPUs fit one node.",
         )
     quant = _option(draft.picked, "quant")
     return Pool(

@@ -67,7 +67,7 @@ def node_flags(nodes: int, head: str) -> Flags:
 
 
 def apply_preset(flags: Flags, env: Env, preset: Preset, gpus: int, platform: Platform) -> tuple[Flags, Env]:
-    """Lay a preset over a command: its flags take the places of those it strips, new ones precede `--host`."""
+    """Lay a preset over a command: its flags replace those it strips, new ones precede `--host`."""
     added = emitted(preset, gpus, platform)
     kept, rest = replaced(flags, words(presets().strip), added)
     own = assignments(presets().env)
