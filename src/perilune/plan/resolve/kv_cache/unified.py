@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perilune.plan.model.traits import is_hybrid_swa
+from perilune.plan.model.traits import has_kda, is_hybrid_swa
 from perilune.plan.resolve.graph_config import DISABLED, FULL
 from perilune.plan.resolve.graphs import set_phase
 from perilune.plan.resolve.state import Rejected, Resolution
@@ -39,7 +39,7 @@ def _is_swa(r: Resolution) -> bool:
 
 
 def _is_recurrent(r: Resolution) -> bool:
-    return r.model.linear_kind is not None
+    return r.model.linear_kind is not None or has_kda(r.model)
 
 
 def _backends(r: Resolution) -> set[str]:
