@@ -136,6 +136,8 @@ def resolve_values(
         checks.check_server_args(state)
     except Rejected as rejection:
         error, stage = rejection.message, rejection.stage
+    except ZeroDivisionError as division:  # the engine divides by the same zero
+        error, stage = f"ZeroDivisionError: {division}", "resolve"
     state.fill_fallbacks()
     return Resolved(
         accepted=error is None,

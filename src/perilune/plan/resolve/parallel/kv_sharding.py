@@ -116,7 +116,8 @@ def _check_companions(r: Resolution) -> None:
         (
             r["enable_dynamic_chunking"] and r["pp_size"] > 1,
             f"{FLAG} does not support dynamic chunk sizing with pipeline parallelism: profiling and "
-            "predicted chunks can exceed the fixed sharded scratch capacity. Disable --enable-dynamic-chunking.",
+            "predicted chunks can exceed the fixed sharded scratch capacity. Disable "
+            "--enable-dynamic-chunking.",
         ),
         (
             r["enable_two_batch_overlap"],

@@ -1,7 +1,4 @@
-"""Where the weights come from and how they are read.
-
-Source: SGLang 0.5.23 `arg_groups/model_path_hook.py`, `expert_pack_hook.py`.
-"""
+"""What kind of place the weights are in. Source: SGLang 0.5.23 `arg_groups/model_path_hook.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from perilune.errors import UnusableInput
 from perilune.plan.resolve.state import Resolution
 
 OBJECT_STORES: Final = ("s3://", "gs://", "az://")
-GGUF: Final = "A GGUF checkpoint is not modelled."
 
 
 def model_source(r: Resolution) -> None:
@@ -24,15 +20,11 @@ def model_source(r: Resolution) -> None:
         if path.lower() in ("none", "dummy"):
             raise UnusableInput("A server without a model is not modelled.", where=where)
         if path.lower().endswith(".gguf") or _names_gguf(path):
-            raise UnusableInput(GGUF, where=where, fix="Give a safetensors checkpoint.")
+            raise UnusableInput(
+                "A GGUF checkpoint is not modelled.", where=where, fix="Give a safetensors checkpoint."
+            )
         if path.startswith("instance://"):
             raise UnusableInput("Weights taken from a running instance are not modelled.", where=where)
-
-
-def expert_pack(r: Resolution) -> None:
-    """Expert packs describe themselves by files on the server, which are not read here."""
-    if r["load_format"] == "expert_pack":
-        raise UnusableInput("Expert packs are not modelled.", where="--load-format")
 
 
 def load_format(r: Resolution) -> None:
