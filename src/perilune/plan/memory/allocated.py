@@ -9,14 +9,13 @@ Source: SGLang 0.5.23 `mem_cache/memory_pool.py`, `mem_cache/mamba_checkpoint_po
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from perilune.plan.memory.pools import Sizing
 from perilune.plan.resolve.state import Rejected
 
 
-@dataclass(frozen=True, slots=True)
-class LayerState:
+class LayerState(msgspec.Struct, frozen=True, kw_only=True):
     """What one linear layer keeps for one slot at the plan's attention TP, in bytes."""
 
     conv_bytes: int
@@ -27,8 +26,7 @@ class LayerState:
     decode_ring_bytes: int = 0  # the ring of --enable-linear-replayssm
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True):
     """One PP stage: its layers, and the bytes one token row takes in its own KV pool and in the draft's."""
 
     linear_layers: int
@@ -36,13 +34,13 @@ class Stage:
     draft_cell: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationInputs:
+class AllocationInputs(msgspec.Struct, frozen=True, kw_only=True):
     """Everything pool building reads beyond the sizing itself."""
 
     page: int
     row_tokens: int  # width of one request's row in req_to_token
     draft_rows_per_row: int = 1  # the replicated draft pool spans rows x DCP
+    draft_rows_charged: int = 1  # how many of them the token budget pays for
     layer: LayerState | None = None
     spec_tokens: int = 0  # draft tokens with buffers of their own; 0 where none are built
     step_states: bool = False  # one state per draft token (no ReplaySSM)
@@ -60,8 +58,7 @@ class AllocationInputs:
     checkpoint_slots: int | None = None  # None: twice the state slots
 
 
-@dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocated(msgspec.Struct, frozen=True, kw_only=True):
     """The pools of one stage, in bytes, and their row counts."""
 
     slots: int

@@ -8,8 +8,9 @@ Source: `mem_cache/kv_cache_configurator.py`, `model_executor/pool_configurator.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from perilune.plan.resolve.state import Rejected
 
@@ -26,8 +27,7 @@ class Binds(StrEnum):
     ASKED = "asked"
 
 
-@dataclass(frozen=True, slots=True)
-class PoolInputs:
+class PoolInputs(msgspec.Struct, frozen=True, kw_only=True):
     """Everything pool sizing reads. Bytes are per GPU; slots and requests per attention-DP worker.
 
     A model without recurrent state has `slot_bytes` 0 and no state pool.
@@ -71,8 +71,7 @@ class PoolInputs:
         return None if self.asked is None else max(1, self.asked // self.attn_dp)
 
 
-@dataclass(frozen=True, slots=True)
-class StateShare:
+class StateShare(msgspec.Struct, frozen=True):
     """How the state pool was sized: K slots, bytes set aside for per-step states, GiB left for KV."""
 
     slots: int
@@ -82,8 +81,7 @@ class StateShare:
     rule: str  # given | requests | ratio
 
 
-@dataclass(frozen=True, slots=True)
-class Sizing:
+class Sizing(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine decides at boot. Token counts are rows of one rank unless called logical."""
 
     rest_gib: float

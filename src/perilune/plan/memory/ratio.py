@@ -66,7 +66,7 @@ class CalculatorInputs:
 
 
 def balanced_ratio(i: CalculatorInputs, length: float = DEFAULT_LENGTH) -> float | None:
-    """The ratio at which requests of `length` tokens use up both pools at once; None where the page has none."""
+    """The ratio at which requests of `length` tokens use up both pools at once; None where there is none."""
     if length <= 0 or HEADS % i.attn_tp:
         return None
     return (i.slots + i.steps) * i.state_bytes / (length * i.token_bytes)

@@ -7,8 +7,10 @@ an interval admit the demand, and the next value beyond either end does not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from msgspec.structs import replace
 
 from perilune.plan.memory.pools import GIB, PoolInputs, Sizing, rest_gib, size_pools, state_share
 from perilune.plan.resolve.state import Rejected
