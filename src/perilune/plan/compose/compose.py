@@ -19,7 +19,7 @@ from perilune.facts.recipes import (
 from perilune.plan.compose.choice import Choice
 from perilune.plan.compose.flags import number, value
 from perilune.plan.compose.knobs import check_reach
-from perilune.plan.compose.overrides import check_unsets
+from perilune.plan.compose.overrides import check_removals
 from perilune.plan.compose.pool import RATIO, Draft, draft_pool, finish_pool
 from perilune.plan.deployment import Deployment, Pool, Workload
 
@@ -46,7 +46,7 @@ def compose(choice: Choice) -> Deployment:
         draft_pool(choice, recipe, place, pairing=pairing if recipe.role == "prefill" else "", pd=pd)
         for recipe in recipes
     ]
-    check_unsets(choice.overrides, [(d.recipe.role, d.flags, d.env) for d in drafts])
+    check_removals(choice.overrides, [(draft.recipe.role, draft.idle) for draft in drafts])
     pools = tuple(finish_pool(draft, choice, pd=pd) for draft in drafts)
     return Deployment(
         model=catalog().models[pools[-1].quant],

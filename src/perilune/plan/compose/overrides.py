@@ -15,30 +15,35 @@ def reaching(overrides: Sequence[Override], role: str) -> tuple[Override, ...]:
     return tuple(o for o in overrides if o.role in (None, role))
 
 
-def apply_overrides(flags: Flags, env: Env, overrides: Sequence[Override]) -> tuple[Flags, Env]:
-    """Apply them in order: a flag that is set keeps its place, a new one goes before `--host`."""
+def apply_overrides(
+    flags: Flags, env: Env, overrides: Sequence[Override]
+) -> tuple[Flags, Env, frozenset[Override]]:
+    """Apply them in order: a flag that is set keeps its place, a new one goes before `--host`.
+
+    Returns flags, environment, and the removals that found nothing to remove.
+    """
+    idle: set[Override] = set()
     for edit in overrides:
         match edit.kind:
             case "set":
                 kept, rest = replaced(flags, {edit.name}, (edit.flag,))
                 flags = before_host(_once(kept, edit.name), rest)
             case "unset":
+                idle |= set() if has(flags, edit.name) else {edit}
                 flags = without(flags, {edit.name})
             case "env":
                 env = _with_env(env, edit.name, edit.values[0])
             case "unset-env":
+                idle |= set() if any(name == edit.name for name, _ in env) else {edit}
                 env = tuple(pair for pair in env if pair[0] != edit.name)
-    return flags, env
+    return flags, env, frozenset(idle)
 
 
-def check_unsets(overrides: Sequence[Override], pools: Sequence[tuple[str, Flags, Env]]) -> None:
-    """Raise UnusableInput for an `--unset` that finds nothing to remove in any (role, flags, env)."""
+def check_removals(overrides: Sequence[Override], pools: Sequence[tuple[str, frozenset[Override]]]) -> None:
+    """Raise UnusableInput for a removal that is idle in every pool it reaches; `pools` are (role, idle)."""
     for edit in overrides:
-        if edit.kind not in ("unset", "unset-env"):
-            continue
-        reached = [(flags, env) for role, flags, env in pools if edit.role in (None, role)]
-        found = any(has(flags, edit.name) or any(n == edit.name for n, _ in env) for flags, env in reached)
-        if not found:
+        reached = [idle for role, idle in pools if edit.role in (None, role)]
+        if reached and all(edit in idle for idle in reached):
             raise UnusableInput(f"{edit.name} is not on this command.", where="--unset", fix="Leave it out.")
 
 

@@ -8,7 +8,7 @@ from perilune.errors import Refused, UnusableInput
 from perilune.facts.hardware import Platform
 from perilune.facts.options import Preset, presets
 from perilune.facts.recipes import Recipe, catalog, words
-from perilune.plan.compose.choice import Choice
+from perilune.plan.compose.choice import Choice, Override
 from perilune.plan.compose.conditions import Situation
 from perilune.plan.compose.flags import (
     Flag,
@@ -51,6 +51,7 @@ class Draft:
     env: Env
     hints: tuple[str, ...]
     notes: tuple[str, ...]
+    idle: frozenset[Override]  # removals that found nothing
 
 
 def draft_pool(
@@ -82,9 +83,9 @@ def draft_pool(
         notes += (f"{preset.title}: {preset.trades}", *presets().notes[:1])
         notes += presets().notes[1:2] if picked.situation.spec != "none" else ()
     flags, env, said = apply_knobs(flags, env, settings_for(choice.knobs, _knob_situation(picked, flags)))
-    flags, env = apply_overrides(flags, env, reaching(choice.overrides, recipe.role))
+    flags, env, idle = apply_overrides(flags, env, reaching(choice.overrides, recipe.role))
     flags = _settled(flags, recipe)
-    return Draft(recipe, platform, picked, flags, env, done.hints, notes + said)
+    return Draft(recipe, platform, picked, flags, env, done.hints, notes + said, idle)
 
 
 def finish_pool(draft: Draft, choice: Choice, *, pd: bool) -> Pool:
