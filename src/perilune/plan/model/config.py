@@ -14,10 +14,10 @@ import msgspec
 from perilune.errors import UnusableInput
 from perilune.facts.models import Model, Quantization, find
 from perilune.plan.model.fields import Fields
+from perilune.plan.model.layers import LayerPlan, plan_layers
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 32
-MAX_LAYERS = 10_000
 MAX_HEADS = 1 << 16
 
 MLA_ARCHITECTURES = frozenset(
@@ -127,9 +127,29 @@ class ModelConfig:
         return 2048
 
     @cached_property
+    def layers(self) -> LayerPlan:
+        """Which layers are recurrent and which hold KV; without MTP layers."""
+        return plan_layers(self.fields)
+
+    @property
     def num_layers(self) -> int:
         """Decoder layers of the text model, without MTP layers."""
-        return self.fields.integer("num_hidden_layers", high=MAX_LAYERS)
+        return self.layers.count
+
+    @property
+    def linear_kind(self) -> str | None:
+        """The recurrent mixer of a hybrid model: `kda`, `gdn`, `mamba2`, or None for pure attention."""
+        return self.layers.kind
+
+    @property
+    def linear_layers(self) -> tuple[int, ...]:
+        """0-based indices of the recurrent layers."""
+        return self.layers.linear
+
+    @property
+    def full_layers(self) -> tuple[int, ...]:
+        """0-based indices of the layers that hold KV."""
+        return self.layers.full
 
     @cached_property
     def num_heads(self) -> int:
@@ -175,33 +195,6 @@ class ModelConfig:
     def is_moe(self) -> bool:
         """Whether some layers hold routed experts."""
         return self.num_experts > 0
-
-    @cached_property
-    def linear_kind(self) -> str | None:
-        """The recurrent mixer of the hybrid model: `kda`, `gdn`, `mamba2`, or None for pure attention."""
-        section = self.text.get("linear_attn_config")
-        if isinstance(section, Mapping) and section.get("kda_layers"):
-            return "kda"
-        if self.fields.has("hybrid_override_pattern") or self.model_type == "nemotron_h":
-            return "mamba2"
-        if self.fields.has("linear_num_value_heads"):
-            return "gdn"
-        return None
-
-    @cached_property
-    def linear_layers(self) -> tuple[int, ...]:
-        """0-based indices of the recurrent layers."""
-        if self.linear_kind == "kda":
-            section = self.fields.section("linear_attn_config")
-            listed = section.integers("kda_layers", low=1, high=self.num_layers)
-            return tuple(sorted({i - 1 for i in listed}))
-        return ()
-
-    @cached_property
-    def full_layers(self) -> tuple[int, ...]:
-        """0-based indices of the full-attention layers, which hold KV."""
-        recurrent = set(self.linear_layers)
-        return tuple(i for i in range(self.num_layers) if i not in recurrent)
 
     @cached_property
     def quantization_config(self) -> Mapping[str, Any] | None:

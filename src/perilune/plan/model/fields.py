@@ -38,6 +38,15 @@ class Fields:
             raise self.bad(name, f"is {_shown(value)}; it must be from {low} to {high}")
         return int(value)
 
+    def fraction(self, name: str, *, default: float) -> float:
+        """A number in [0, 1]; `default` when absent or null."""
+        value = self.values.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise self.bad(name, f"must be a number from 0 to 1, not {_shown(value)}")
+        return float(value)
+
     def flag(self, name: str, *, default: bool = False) -> bool:
         """A true or false; `default` when absent or null."""
         value = self.values.get(name)

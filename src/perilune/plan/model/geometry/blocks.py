@@ -18,19 +18,19 @@ from perilune.plan.model.geometry.tensors import (
     Owner,
     Split,
     Tensors,
-    kv_rows,
 )
 
 MAX_DIM = 1 << 24
 DENSE = ("dense TP", "dense MLP")
 SHARED = ("shared-expert TP", "shared experts")
+SHARED_TP = ("TP", "shared experts")
 
 
-def token_tables(config: ModelConfig, head: Storage = BF16) -> list[Tensors]:
+def token_tables(config: ModelConfig, head: Storage = BF16, embedding: Split = EMBEDDING) -> list[Tensors]:
     """Input embedding, final norm, and the output head unless it is tied to the embedding."""
     vocab, hidden = config.vocab_size, config.hidden_size
     found = [
-        Tensors("embed_tokens", "embedding", vocab, hidden, FIRST, EMBEDDING),
+        Tensors("embed_tokens", "embedding", vocab, hidden, FIRST, embedding),
         Tensors("final norm", "norms", hidden, 1, LAST),
     ]
     tied = config.fields.flag(
@@ -70,15 +70,24 @@ class Mla:
         )
 
 
-def mla(m: Mla, hidden: int, owner: Owner, stored: Storage = BF16, *, gate: bool = False) -> list[Tensors]:
+def mla(
+    m: Mla,
+    hidden: int,
+    owner: Owner,
+    stored: Storage = BF16,
+    *,
+    over: str = "attention TP",
+    gate: bool = False,
+) -> list[Tensors]:
     """Latent attention: down-projections and their norms are whole on every GPU, the rest is split by heads.
 
     The engine keeps `kv_b_proj` a second time, as the two matrices it absorbs into the query and the output.
     """
     group = "MLA attention"
+    rows, cols = Split("rows", over), Split("cols", over)
 
-    def matrix(name: str, rows: int, cols: int, split: Split) -> Tensors:
-        return Tensors(name, group, rows, cols, owner, split, stored=stored, resident=stored)
+    def matrix(name: str, n_rows: int, n_cols: int, split: Split) -> Tensors:
+        return Tensors(name, group, n_rows, n_cols, owner, split, stored=stored, resident=stored)
 
     query = m.nope + m.rope
     found = []
@@ -86,20 +95,20 @@ def mla(m: Mla, hidden: int, owner: Owner, stored: Storage = BF16, *, gate: bool
         found += [
             matrix("q_a_proj", m.q_rank, hidden, WHOLE),
             Tensors("q_a_layernorm", group, m.q_rank, 1, owner),
-            matrix("q_b_proj", m.heads * query, m.q_rank, ATTN_ROWS),
+            matrix("q_b_proj", m.heads * query, m.q_rank, rows),
         ]
     else:
-        found.append(matrix("q_proj", m.heads * query, hidden, ATTN_ROWS))
+        found.append(matrix("q_proj", m.heads * query, hidden, rows))
     pair = m.heads * (m.nope + m.value)
     found += [
         matrix("kv_a_proj", m.kv_rank + m.rope, hidden, WHOLE),
         Tensors("kv_a_layernorm", group, m.kv_rank, 1, owner),
-        matrix("kv_b_proj", pair, m.kv_rank, ATTN_ROWS),
-        matrix("o_proj", hidden, m.heads * m.value, ATTN_COLS),
-        Tensors("w_kc and w_vc", "absorbed MLA copies", pair, m.kv_rank, owner, ATTN_ROWS, stored=None),
+        matrix("kv_b_proj", pair, m.kv_rank, rows),
+        matrix("o_proj", hidden, m.heads * m.value, cols),
+        Tensors("w_kc and w_vc", "absorbed MLA copies", pair, m.kv_rank, owner, rows, stored=None),
     ]
     if gate:
-        found.append(matrix("g_proj", m.heads * m.value, hidden, ATTN_ROWS))
+        found.append(matrix("g_proj", m.heads * m.value, hidden, rows))
     return found
 
 
@@ -108,6 +117,7 @@ def grouped_query(
     owner: Owner,
     stored: Storage = BF16,
     *,
+    over: str = "attention TP",
     gate: bool = False,
     qk_norm: bool = False,
     bias: bool = False,
@@ -116,18 +126,18 @@ def grouped_query(
     group, hidden, dim = "attention", config.hidden_size, config.head_dim
     queries = config.num_heads * dim * (2 if gate else 1)
     keys = config.num_kv_heads * dim
-    split_kv = kv_rows(config.num_kv_heads)
+    rows, cols, split_kv = Split("rows", over), Split("cols", over), Split("rows", over, config.num_kv_heads)
 
-    def matrix(name: str, rows: int, cols: int, split: Split, count: int = 1) -> Tensors:
-        return Tensors(name, group, rows, cols, owner, split, stored=stored, resident=stored, count=count)
+    def matrix(name: str, n_rows: int, n_cols: int, split: Split, count: int = 1) -> Tensors:
+        return Tensors(name, group, n_rows, n_cols, owner, split, stored=stored, resident=stored, count=count)
 
     found = [
-        matrix("q_proj", queries, hidden, ATTN_ROWS),
+        matrix("q_proj", queries, hidden, rows),
         matrix("k_proj and v_proj", keys, hidden, split_kv, 2),
-        matrix("o_proj", hidden, config.num_heads * dim, ATTN_COLS),
+        matrix("o_proj", hidden, config.num_heads * dim, cols),
     ]
     if bias:
-        found.append(Tensors("q bias", group, queries, 1, owner, ATTN_ROWS))
+        found.append(Tensors("q bias", group, queries, 1, owner, rows))
         found.append(Tensors("k and v bias", group, keys, 1, owner, split_kv, count=2))
     if qk_norm:
         found.append(Tensors("q_norm and k_norm", group, dim, 1, owner, count=2))

@@ -16,7 +16,7 @@ class LatentCache:
     index_dim: int = 0  # width of a sparse-attention indexer's keys, FP8 with F32 scales
     index_pool: int = 1  # tokens that share one indexer key
 
-    def token_bytes(self, kv_bytes: int, attn_tp: int) -> int:  # noqa: ARG002 - a latent is not split
+    def token_bytes(self, kv_bytes: int, attn_tp: int) -> int:
         """Bytes per token and layer."""
         return (self.latent + self.rope) * kv_bytes + self.index_bytes
 
@@ -25,7 +25,7 @@ class LatentCache:
         """Bytes per token and layer of the indexer's keys."""
         return -(-(self.index_dim + self.index_dim // INDEX_SCALE_BLOCK * 4) // self.index_pool)
 
-    def formula(self, kv_bytes: int, attn_tp: int) -> str:  # noqa: ARG002 - a latent is not split
+    def formula(self, kv_bytes: int, attn_tp: int) -> str:
         """`token_bytes` with the numbers put in."""
         index = f" + {self.index_bytes} B of indexer keys" if self.index_dim else ""
         return f"({self.latent} + {self.rope}) x {kv_bytes} B{index}"

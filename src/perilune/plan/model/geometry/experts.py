@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perilune.plan.model.geometry.shape import ParallelShape, divide
-from perilune.plan.model.geometry.storage import BF16, FP8_BLOCK, MXFP4, NVFP4, W4A8, Storage
+from perilune.plan.model.geometry.storage import BF16, FP8_BLOCK, MXFP4, NVFP4, Storage
 
 TRTLLM_RUNNERS = frozenset({"flashinfer_trtllm", "flashinfer_trtllm_routed"})
 UNPADDED_MXFP4_RUNNERS = frozenset({"deep_gemm"})
@@ -25,7 +25,7 @@ class Experts:
     intermediate: int
     gated: bool
     stored: Storage
-    input_scales: bool = False  # per-expert activation scales, as in NVFP4 checkpoints of ModelOpt
+    input_scales: bool = False  # F32 weight and activation scales per expert, as in NVFP4 checkpoints
 
     @property
     def up_matrices(self) -> int:
@@ -145,12 +145,8 @@ def _mxfp4(shape: ParallelShape) -> _Layout:
 
 
 def _scale_bytes(experts: Experts, local: int) -> int:
-    if experts.stored is W4A8 or not experts.input_scales:
-        return 0
-    weight_scales = local * (experts.up_matrices + 1)
-    alphas = local * (experts.up_matrices + 3)
-    inputs = experts.count * (experts.up_matrices + 1)
-    return 4 * (weight_scales + alphas + inputs)
+    """One F32 weight scale per local expert and one activation scale per expert of the model, for each matrix."""
+    return 4 * experts.matrices * (local + experts.count) if experts.input_scales else 0
 
 
 def _up(size: int, multiple: int) -> int:

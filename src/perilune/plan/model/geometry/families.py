@@ -7,10 +7,20 @@ from functools import lru_cache
 
 from perilune.errors import UnusableInput
 from perilune.plan.model.config import ModelConfig
-from perilune.plan.model.geometry import kimi_k3
+from perilune.plan.model.geometry import (
+    deepseek_v3,
+    drafts,
+    glm5_next,
+    kimi_k3,
+    kimi_linear,
+    llama,
+    nemotron_h,
+    qwen3_5,
+    qwen3_next,
+)
 from perilune.plan.model.geometry.base import Geometry
 
-_FAMILIES = (kimi_k3,)
+_FAMILIES = (kimi_k3, kimi_linear, qwen3_next, qwen3_5, nemotron_h, glm5_next, deepseek_v3, llama, drafts)
 _BUILDERS: dict[str, Callable[[ModelConfig], Geometry]] = {
     name: family.build for family in _FAMILIES for name in family.ARCHITECTURES
 }

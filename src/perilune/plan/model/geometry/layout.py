@@ -62,7 +62,7 @@ def layout_of(config: ModelConfig) -> Layout:
     known = config.known.quantization if config.known else None
     if known is not None and known.layout:
         formats = {name: FORMATS[value] for name, value in known.layout.items()}
-        return Layout(**formats, input_scales=known.method.startswith("modelopt"))
+        return Layout(**formats, input_scales=formats.get("experts") is NVFP4)
     section = config.quantization_config
     return Layout() if section is None else _from_section(section, config.path)
 
@@ -123,7 +123,12 @@ def _mixed(layers: object, where: str) -> Layout:
             )
         found.setdefault(_class_of(str(name)), stored)
     attention = found.pop("attention", BF16)
-    return Layout(attention=attention, linear=found.pop("linear", attention), **found, input_scales=True)
+    return Layout(
+        attention=attention,
+        linear=found.pop("linear", attention),
+        **found,
+        input_scales=found.get("experts") is NVFP4,
+    )
 
 
 def _class_of(module: str) -> str:
@@ -152,6 +157,7 @@ def _everywhere(stored: Storage, ignored: tuple[str, ...]) -> Layout:
         shared=kept("shared"),
         dense=kept("dense"),
         head=kept("head"),
+        input_scales=stored is NVFP4,
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from perilune.plan.model.geometry.shape import Indivisible, ParallelShape, divide
 from perilune.plan.model.geometry.storage import BF16, F32, Storage
 
 VOCAB_MULTIPLE = 64
+VOCABULARY = frozenset({"embedding", "embedding over TP", "embedding, whole under DP attention", "lm_head"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Split:
         if self.axis != "rows":
             return rows
         width = self.width(shape)
-        if self.over in ("embedding", "lm_head"):
+        if self.over in VOCABULARY:
             return padded_vocabulary(rows, width) // width
         if not self.heads:
             return divide(rows, width, what)
@@ -106,13 +108,16 @@ def _shared(shape: ParallelShape) -> int:
     return shape.tp
 
 
-_WIDTHS = {
+_WIDTHS: dict[str, Callable[[ParallelShape], int]] = {
     "attention TP": lambda shape: shape.attn_tp,
     "TP": lambda shape: shape.tp,
+    "draft TP": lambda shape: shape.attn_tp if shape.dp_attention else shape.tp,
     "dense TP": _dense,
     "dense TP or whole": _dense_fully_dp,
     "shared-expert TP": _shared,
     "embedding": _embedding,
+    "embedding over TP": lambda shape: shape.tp,
+    "embedding, whole under DP attention": lambda shape: 1 if shape.dp_attention else shape.tp,
     "lm_head": lambda shape: shape.attn_tp if shape.dp_lm_head else shape.tp,
     "encoder TP": lambda shape: 1 if shape.encoder_dp else shape.attn_tp,
 }
@@ -123,6 +128,8 @@ ATTN_COLS = Split("cols", "attention TP")
 TP_ROWS = Split("rows", "TP")
 TP_COLS = Split("cols", "TP")
 EMBEDDING = Split("rows", "embedding")
+EMBEDDING_TP = Split("rows", "embedding over TP")
+EMBEDDING_WHOLE_UNDER_DP = Split("rows", "embedding, whole under DP attention")
 LM_HEAD = Split("rows", "lm_head")
 
 
@@ -156,11 +163,6 @@ class Tensors:
     def checkpoint_tensors(self) -> int:
         """Named tensors in the checkpoint."""
         return self.stored.tensors * self.count * self.owner.units if self.stored else 0
-
-
-def kv_rows(heads: int) -> Split:
-    """Rows of a key or value projection with this many heads."""
-    return Split("rows", "attention TP", heads=heads)
 
 
 def rotary_table(positions: int, width: int) -> Tensors:
