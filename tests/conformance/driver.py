@@ -3,13 +3,11 @@
     ORACLE_HOME=EMPTY_FOLDER VENV/bin/python driver.py FACTS/memory PLATFORM < cases.json > verdicts.json
 
 A case is `{"kind": "arguments" | "memory" | "flags", ...}` with the fields that the reference scripts
-`args_oracle.py` and `oracle.py` take. Each case runs in a fork. Cases that set variables run first, in
-forks of a process that has imported only what the reference scripts import; then everything the engine
-imported lazily is imported once, so that the remaining forks are quick.
+`args_oracle.py` and `oracle.py` take. Each case runs in a fork of a process that has already imported
+what the engine imports lazily, so that a case costs a fraction of a second. Variables that the engine
+reads while it is imported must be set for this process, not in the case.
 """
 
-import contextlib
-import importlib
 import json
 import os
 import sys
@@ -24,10 +22,14 @@ SPEC = sgfake.install(PLATFORM)
 import args_oracle  # noqa: E402
 import oracle as numeric_oracle  # noqa: E402
 import sgcommon  # noqa: E402
+import sglang.srt.arg_groups.expert_pack_hook  # noqa: E402
+import sglang.srt.kernel_plugins.nvidia.binding  # noqa: E402
 import sglang.srt.mem_cache.kv_cache_configurator  # noqa: E402
-import sglang.srt.server_args  # noqa: E402, F401
+import sglang.srt.server_args  # noqa: E402
+import sglang.srt.speculative.dspark_components.dspark_config  # noqa: E402, F401
 
 sgfake.patch_memory_probes(SPEC)
+sgcommon.real_parser()  # fills the engine's own caches
 MODELS = sgcommon.prepare_models()
 sgcommon.prepare_models = lambda: MODELS
 
@@ -82,40 +84,4 @@ def judge(case):
         return {"ok": False, "stage": "harness", "error": str(error)[-1500:]}
 
 
-def import_what_a_case_imports(case):
-    """Learn in a fork which modules a case makes the engine import, then import them here."""
-
-    def run():
-        with contextlib.suppress(BaseException):
-            if case["kind"] == "memory":
-                numeric_oracle._stage(case, 0, None)
-            else:
-                args_oracle.run_one(case.get("argv") or [])
-        return list(sys.modules)
-
-    for name in sgcommon.in_fork(run):
-        if name not in sys.modules:
-            with contextlib.suppress(BaseException):
-                importlib.import_module(name)
-
-
-def main():
-    """Judge the cases on stdin, verdicts in the same order on stdout."""
-    cases = json.load(sys.stdin)
-    verdicts = [None] * len(cases)
-    plain = []
-    for index, case in enumerate(cases):
-        if case.get("env"):
-            verdicts[index] = judge(case)
-        else:
-            plain.append(index)
-    # Few cases are not worth the extra import.
-    if len(plain) > 6:
-        import_what_a_case_imports(cases[plain[0]])
-        sgcommon.real_parser()
-    for index in plain:
-        verdicts[index] = judge(cases[index])
-    json.dump(verdicts, sys.stdout)
-
-
-main()
+json.dump([judge(case) for case in json.load(sys.stdin)], sys.stdout)

@@ -19,6 +19,20 @@ ORACLE_NAMES = {"a3": "npu"}  # platforms that the reference scripts call differ
 WORKERS = 2
 BATCH = 150
 
+READ_WHEN_USED = frozenset(
+    {
+        "SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION",
+        "SGLANG_MAMBA_CONV_DTYPE",
+        "SGLANG_MAMBA_SSM_DTYPE",
+        "SGLANG_OPT_DEEPGEMM_MEGA_MOE_NUM_MAX_TOKENS_PER_RANK",
+        "SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK",
+        "SGLANG_PP_LAYER_PARTITION",
+        "SGLANG_RAGGED_VERIFY_MODE",
+        "SGLANG_VLM_CACHE_SIZE_MB",
+    }
+)
+"""Variables that no module of the engine reads while it is imported: cases that set them share a process."""
+
 Case = dict[str, Any]
 Verdict = dict[str, Any]
 
@@ -56,7 +70,7 @@ class Oracle:
         platform = cases[0]["platform"]
         command = [str(self.python), str(DRIVER), str(self.scripts), platform]
         with tempfile.TemporaryDirectory() as models:  # where the scripts put their model folders
-            env = {**os.environ, "ORACLE_HOME": models, "PYTHONDONTWRITEBYTECODE": "1"}
+            env = {**os.environ, **_import_time(cases[0]), "ORACLE_HOME": models}
             done = subprocess.run(command, input=json.dumps(cases), text=True, capture_output=True, env=env)
         if done.returncode:
             raise RuntimeError(f"the oracle failed on {platform}:\n{done.stderr[-4000:]}")
@@ -90,11 +104,15 @@ def _for_scripts(case: Case) -> Case:
     }
 
 
+def _import_time(case: Case) -> dict[str, str]:
+    return {k: str(v) for k, v in (case.get("env") or {}).items() if k not in READ_WHEN_USED}
+
+
 def _batches(missing: Mapping[str, Case]) -> Iterable[dict[str, Case]]:
-    by_platform: dict[str, list[str]] = {}
+    groups: dict[tuple[Any, ...], list[str]] = {}
     for key, case in missing.items():
-        by_platform.setdefault(case["platform"], []).append(key)
-    for keys in sorted(by_platform.values(), key=len, reverse=True):
+        groups.setdefault((case["platform"], *_import_time(case).items()), []).append(key)
+    for keys in sorted(groups.values(), key=len, reverse=True):
         for start in range(0, len(keys), BATCH):
             yield {key: missing[key] for key in keys[start : start + BATCH]}
 
@@ -102,11 +120,8 @@ def _batches(missing: Mapping[str, Case]) -> Iterable[dict[str, Case]]:
 @cache
 def _scripts_digest(scripts: Path) -> str:
     digest = hashlib.sha256()
-    for path in (
-        DRIVER,
-        *(scripts / name for name in ("sgfake.py", "sgcommon.py", "args_oracle.py", "oracle.py")),
-    ):
-        digest.update(path.read_bytes())
+    for name in ("sgfake.py", "sgcommon.py", "args_oracle.py", "oracle.py"):
+        digest.update((scripts / name).read_bytes())
     return digest.hexdigest()
 
 
