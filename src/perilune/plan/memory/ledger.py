@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perilune.errors import UnusableInput
+from perilune.facts.hardware import Platform
 from perilune.plan.memory.allocated import Allocated, Stage, allocate, ring_error
 from perilune.plan.memory.figures import Basis, Figure
 from perilune.plan.memory.lines import reserve_bytes, stage_lines, stage_usage
@@ -57,7 +58,7 @@ class StageLedger:
     free_gib: float
     allocated: Allocated | None
     basis: Basis
-    platform: str
+    platform: Platform
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,7 @@ class Ledger:
                 memory.stage_free_gib[n],
                 None if sizing is None else allocate(terms.allocation, stage, sizing),
                 memory.basis,
-                self.resolved.platform.id,
+                self.resolved.platform,
             )
             for n, stage in enumerate(terms.stages)
         )
@@ -182,17 +183,12 @@ class Ledger:
 
     def _at_bands(self, read: Callable[[Sizing], int]) -> Range | None:
         memory, inputs = self.memory, self.inputs
-        if memory is None or inputs is None or self.sizing is None or memory.basis is Basis.EXACT:
+        if memory is None or inputs is None or memory.low is None or memory.high is None or not self.ok:
             return None
         found = []
-        for sign in (-1, 1):
-            changed = replace(
-                inputs,
-                before_gib=inputs.before_gib + sign * memory.band_before_gib,
-                free_gib=inputs.free_gib + sign * memory.band_free_gib,
-            )
+        for before, free in (memory.low, memory.high):
             try:
-                found.append(read(size_pools(changed)))
+                found.append(read(size_pools(replace(inputs, before_gib=before, free_gib=free))))
             except Rejected:
                 found.append(0)
         return Range(min(found), max(found))

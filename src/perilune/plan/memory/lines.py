@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from perilune.facts.hardware import Platform
 from perilune.plan.memory.figures import Basis, Figure
 from perilune.plan.memory.pools import GIB, PoolInputs, Sizing
 from perilune.plan.memory.predict import FreeMemory, overhead, residue
@@ -66,7 +67,7 @@ def _before_pools(memory: FreeMemory, stage: StageLedger) -> Iterator[Figure]:
         "contexts, NCCL",
         total - before,
         f"{total / GIB:.2f} GiB - {memory.before_gib:g} GiB free before loading",
-        BOOT_LOG if measured else _overhead_source(stage.platform),
+        BOOT_LOG if measured else overhead_source(stage.platform),
         Basis.EXACT if measured else Basis.PUBLISHED,
         ("device_total", "free_before_load_gib"),
     )
@@ -88,15 +89,23 @@ def _before_pools(memory: FreeMemory, stage: StageLedger) -> Iterator[Figure]:
         f"{memory.before_gib:.4g} - {stage.free_gib:.4g} GiB taken by loading - "
         f"{stage.weights.bytes / GIB:.2f} GiB of computed weights"
         if measured
-        else f"{residue().gib} GiB: {residue().how}",
-        BOOT_LOG if measured else residue().source,
+        else f"{residue(stage.platform.family).gib} GiB, a fit",
+        BOOT_LOG if measured else residue_source(stage.platform),
         memory.basis,
     )
 
 
-def _overhead_source(platform: str) -> str:
-    taken = overhead(platform)
-    return f"{taken.source} ({taken.how}; {taken.confidence} confidence, +-{taken.band_gib:g} GiB)"
+def overhead_source(platform: Platform) -> str:
+    """Where the figure of memory gone before loading comes from, and how far to trust it."""
+    found = overhead(platform.id)
+    trust = f"{found.confidence} confidence, {found.low_gib:g} to {found.high_gib:g} GiB"
+    return f"{found.source}: {found.how} ({trust})"
+
+
+def residue_source(platform: Platform) -> str:
+    """Where the figure of memory that loading leaves behind comes from, and how far to trust it."""
+    found = residue(platform.family)
+    return f"{found.how} ({found.confidence} confidence, {found.low_gib:g} to {found.high_gib:g} GiB)"
 
 
 def _reserves(ledger: Ledger, memory: FreeMemory, inputs: PoolInputs, stage: StageLedger) -> Iterator[Figure]:

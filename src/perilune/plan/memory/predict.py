@@ -28,17 +28,20 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     platform: str
     gib: float
-    band_gib: float  # the true figure is taken to lie within this, either way
+    low_gib: float  # the true figure is taken to lie from low to high
+    high_gib: float
     how: str
     source: str
     confidence: str  # high | medium | low
 
 
 class Residue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memory that loading leaves occupied besides the weights. A fit."""
+    """Memory that loading leaves occupied besides the weights, per platform family. A fit."""
 
+    families: tuple[str, ...]
     gib: float
-    band_gib: float
+    low_gib: float
+    high_gib: float
     how: str
     source: str
     confidence: str
@@ -46,7 +49,7 @@ class Residue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class _RuntimeMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overheads: tuple[Overhead, ...]
-    residue: Residue
+    residues: tuple[Residue, ...]
 
 
 @cache
@@ -56,20 +59,14 @@ def _runtime_memory() -> _RuntimeMemory:
 
 @cache
 def overhead(platform: str) -> Overhead:
-    """The figure for a platform; the largest known one, of low confidence, for a platform without its own."""
-    found = _runtime_memory().overheads
-    own = next((o for o in found if o.platform == platform), None)
-    if own is not None:
-        return own
-    most = max(found, key=lambda o: o.gib)
-    return msgspec.structs.replace(
-        most, platform=platform, band_gib=most.gib, how=f"taken from {most.platform}", confidence="low"
-    )
+    """The figure of a platform; raises KeyError for one that has none."""
+    return {found.platform: found for found in _runtime_memory().overheads}[platform]
 
 
-def residue() -> Residue:
-    """The fitted figure for what loading leaves behind."""
-    return _runtime_memory().residue
+@cache
+def residue(family: str) -> Residue:
+    """The fitted figure of a platform family; raises KeyError for one that has none."""
+    return {name: found for found in _runtime_memory().residues for name in found.families}[family]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +106,8 @@ class FreeMemory(msgspec.Struct, frozen=True, kw_only=True):
     free_gib: float  # A
     stage_free_gib: tuple[float, ...]
     basis: Basis
-    band_before_gib: float = 0.0
-    band_free_gib: float = 0.0
+    low: tuple[float, float] | None = None  # (P, A) at the unlucky end of a prediction
+    high: tuple[float, float] | None = None
 
 
 def measured_memory(figures: Measured, platform: Platform, weights: tuple[StageWeights, ...]) -> FreeMemory:
@@ -128,15 +125,16 @@ def measured_memory(figures: Measured, platform: Platform, weights: tuple[StageW
 
 def predicted_memory(platform: Platform, weights: tuple[StageWeights, ...]) -> FreeMemory:
     """Predict both figures for a platform and the weights of each stage."""
-    taken, left = overhead(platform.id), residue()
-    before = platform.memory_mib * MIB / GIB - taken.gib
-    free = tuple(before - stage.bytes / GIB - left.gib for stage in weights)
+    taken, left = overhead(platform.id), residue(platform.family)
+    device = platform.memory_mib * MIB / GIB
+    most = max(stage.bytes for stage in weights) / GIB
+    before = device - taken.gib
     return FreeMemory(
         total_bytes=platform.memory_mib * MIB,
         before_gib=before,
-        free_gib=min(free),
-        stage_free_gib=free,
+        free_gib=before - most - left.gib,
+        stage_free_gib=tuple(before - stage.bytes / GIB - left.gib for stage in weights),
         basis=Basis.PREDICTED,
-        band_before_gib=taken.band_gib,
-        band_free_gib=taken.band_gib + left.band_gib,
+        low=(device - taken.high_gib, device - taken.high_gib - most - left.high_gib),
+        high=(device - taken.low_gib, device - taken.low_gib - most - left.low_gib),
     )

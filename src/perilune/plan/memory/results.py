@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from perilune.plan.memory.figures import Basis, Figure
-from perilune.plan.memory.lines import BOOT_LOG, CONFIGURATOR
+from perilune.plan.memory.lines import BOOT_LOG, CONFIGURATOR, overhead_source, residue_source
 from perilune.plan.memory.pools import GIB, Binds, PoolInputs, Sizing
 from perilune.plan.memory.predict import overhead, residue
 
@@ -46,14 +46,14 @@ def _memory(ledger: Ledger) -> Iterator[Figure]:
         f"{card.memory_source} ({card.memory_confidence} confidence)",
     )
     measured = memory.basis is Basis.EXACT
-    taken, left = overhead(platform.id), residue()
+    taken, left = overhead(platform.id), residue(platform.family)
     yield Figure(
         "free_before_load_gib",
         "free before loading",
         memory.before_gib,
         "GiB",
         "measured" if measured else f"{memory.total_bytes / GIB:.2f} - {taken.gib} GiB of contexts and NCCL",
-        BOOT_LOG if measured else f"{taken.source} ({taken.confidence} confidence, +-{taken.band_gib:g} GiB)",
+        BOOT_LOG if measured else overhead_source(platform),
         memory.basis,
         () if measured else ("device_total",),
     )
@@ -65,7 +65,7 @@ def _memory(ledger: Ledger) -> Iterator[Figure]:
         "measured, minimum over ranks"
         if measured
         else f"{memory.before_gib:.2f} - {ledger.weights_bytes / GIB:.2f} of weights - {left.gib} GiB",
-        BOOT_LOG if measured else f"{left.gib} GiB {left.how} ({left.confidence} confidence)",
+        BOOT_LOG if measured else f"{left.gib} GiB {residue_source(platform)}",
         memory.basis,
         () if measured else ("free_before_load_gib", "weights_bytes"),
     )
