@@ -1,4 +1,4 @@
-"""Models and drafts that are known: their configs, published sizes, sources. Data in `models/catalog.yaml`."""
+"""Models and drafts that are known: configs, published sizes, sources. Data in `models/catalog.yaml`."""
 
 from __future__ import annotations
 
@@ -31,18 +31,21 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     label: str
     role: str  # target | draft
     config: str
-    quantization: Quantization | None = None
+    quantization: Quantization | None = None  # given where the checkpoint is stored otherwise than `config` says
     published_parameters: str | None = None
-    published_bytes: str | None = None
-    checkpoint_bytes: int | None = None
+    published_size: str | None = None
+    engine: str = "SGLang 0.5.23"  # the first engine version known to serve it, or why none does
     notes: tuple[str, ...] = ()
     source: str
     confidence: str  # high | medium | low
 
     @property
     def raw(self) -> Mapping[str, Any]:
-        """The Hugging Face config, as a mapping that must not be changed."""
-        return _config(self.config)
+        """The Hugging Face config, as a mapping that must not be changed.
+
+        Without its quantization section when the entry brings its own.
+        """
+        return _config(self.config) if self.quantization is None else _unquantized(self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,21 @@ def _config(name: str) -> Mapping[str, Any]:
     return load(f"models/configs/{name}", dict[str, Any])
 
 
+@cache
+def _unquantized(name: str) -> Mapping[str, Any]:
+    def strip(section: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {key: value for key, value in section.items() if key != "quantization_config"}
+        return {key: strip(value) if isinstance(value, dict) else value for key, value in kept.items()}
+
+    return strip(_config(name))
+
+
 def find(path: str) -> Found:
-    """The model that `path` (a hub id or a local directory) means; raises UnusableInput when it is unknown."""
+    """The model that `path`, a hub id or a local directory, means; raises UnusableInput when it is unknown."""
     known = models()
     if path in known:
         return Found(known[path])
-    parts = PurePosixPath(path.replace("\\", "/").rstrip("/")).parts
+    parts = _parts(path)
     candidates = _same_name(parts)
     if not candidates:
         nearest = difflib.get_close_matches(path, known, n=1, cutoff=0.4)
@@ -88,6 +100,13 @@ def find(path: str) -> Found:
     if others:
         assumption += f" (not {', '.join(m.id for m in others)})"
     return Found(chosen, assumption)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    """The names in a path; a hub cache folder such as `models--moonshotai--Kimi-K3` counts as owner and name."""
+    parts = PurePosixPath(path.replace("\\", "/")).parts
+    cached = [part.split("--")[1:] for part in parts if part.startswith("models--") and part.count("--") == 2]
+    return tuple(cached[-1]) if cached else parts
 
 
 def _same_name(parts: tuple[str, ...]) -> list[Model]:

@@ -104,9 +104,7 @@ def _layout(experts: Experts, shape: ParallelShape) -> _Layout:
     if experts.stored is MXFP4:
         return _mxfp4(shape)
     if experts.stored is NVFP4:
-        if shape.moe_runner in TRTLLM_RUNNERS or (
-            shape.moe_runner == "auto" and shape.sm not in (80, 89, 90)
-        ):
+        if shape.moe_runner in TRTLLM_RUNNERS:
             multiple = 64 if experts.gated and shape.moe_a2a != "megamoe" else 128
             return _Layout(NVFP4, inner_multiple=multiple, note=f"intermediate padded to {multiple}")
         return _Layout(NVFP4)

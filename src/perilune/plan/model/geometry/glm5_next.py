@@ -31,6 +31,7 @@ from perilune.plan.model.geometry.tensors import ATTN_COLS, ATTN_ROWS, EVERY, WH
 
 ARCHITECTURES = ("Glm5NextForConditionalGeneration",)
 DENSE_OR_WHOLE = ("dense TP or whole", "dense MLP")
+ROTARY_POSITIONS = 8192
 ROWS, COLS = Split("rows", "encoder TP"), Split("cols", "encoder TP")
 
 
@@ -166,7 +167,8 @@ def _vision(config: ModelConfig) -> list[Tensors]:
     return [
         *found,
         part("merger projection", out, out),
-        part("merger norm", out, 1, WHOLE, 2),
+        Tensors("merger norm", "vision", out, 1, EVERY, resident=F32, count=2),
+        Tensors("vision rotary table", "vision", ROTARY_POSITIONS, head // 2, EVERY, stored=None, resident=F32),
         part("merger gate and up", context, out, ROWS, 2),
         part("merger down", out, context, COLS),
     ]

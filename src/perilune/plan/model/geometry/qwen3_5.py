@@ -13,7 +13,7 @@ from perilune.plan.model.geometry.cache import HeadCache
 from perilune.plan.model.geometry.gdn import text_model
 from perilune.plan.model.geometry.layout import layout_of
 from perilune.plan.model.geometry.storage import F32
-from perilune.plan.model.geometry.tensors import EMBEDDING_WHOLE_UNDER_DP, EVERY, WHOLE, Split, Tensors
+from perilune.plan.model.geometry.tensors import EMBEDDING_WHOLE_UNDER_DP, EVERY, FIRST, WHOLE, Split, Tensors
 
 ARCHITECTURES = ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration")
 ROWS, COLS = Split("rows", "encoder TP"), Split("cols", "encoder TP")
@@ -57,7 +57,7 @@ def _vision(config: ModelConfig) -> list[Tensors]:
     return [
         part("patch projection", width, patch),
         part("patch bias", width, 1),
-        part("position table", v.integer("num_position_embeddings", high=1 << 20), width, ROWS),
+        Tensors("position table", "vision", v.integer("num_position_embeddings", high=1 << 20), width, FIRST, ROWS),
         part("norm weights and biases", width, 1, WHOLE, 4 * blocks),
         part("qkv", 3 * width, width, ROWS, blocks),
         part("qkv bias", 3 * width, 1, ROWS, blocks),
