@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Seque
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
     return grid
+
+
+def paragraph(text: str, *, indent: str = "", style: str = "") -> None:
+    """Wrapped text; `indent` starts the first line and its width the others."""
+    from rich.text import Text
+
+    wrapped = textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=" " * len(indent), break_on_hyphens=False
+    )
+    console().print(Text(wrapped, style=style))
 
 
 def note(text: str) -> None:

@@ -8,11 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from perilune.errors import UnusableInput
 from perilune.facts.flags import catalog
 from perilune.plan.resolve.state import Rejected
+from perilune.plan.yaml_input import read_yaml
 
 MAX_BYTES = 262_144
 _ACTION_NAMES = {
@@ -20,15 +19,6 @@ _ACTION_NAMES = {
     "deprecated_true": "DeprecatedStoreTrueAction",
     "lora_paths": "LoRAPathAction",
 }
-
-
-class _Loader(yaml.SafeLoader):
-    """The safe loader, without aliases: a few of them can stand for gigabytes."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not read")
-        return super().compose_node(parent, index)
 
 
 def merge(argv: Sequence[str]) -> list[str]:
@@ -62,11 +52,9 @@ def _read(name: str) -> dict[Any, Any]:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise UnusableInput(f"The file is larger than {MAX_BYTES // 1024} KiB.", where=name)
-        content = yaml.load(raw, Loader=_Loader)  # noqa: S506 - a safe loader
-    except (OSError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UnusableInput(
-            f"It cannot be read as YAML ({' '.join(str(error).split())}).", where=name
-        ) from None
+    except OSError as error:
+        raise UnusableInput(f"It cannot be read ({error.strerror}).", where=name) from None
+    content = read_yaml(raw, name)
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -1,0 +1,80 @@
+"""`perilune explain`: the derivation of one figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perilune.cli import options
+from perilune.errors import UnusableInput
+from perilune.plan.memory import Ledger, ledger
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option("--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), help="A plan file.")
+@click.option("--pool", "role", metavar="ROLE", help="The pool of the plan, where it has several.")
+@click.option("--platform", "platform_name", metavar="ID", help="Platform of a pasted command.")
+@options.measured_options
+@options.model_options
+@options.pasted_command
+def explain(
+    name: str,
+    plan_file: Path | None,
+    role: str | None,
+    platform_name: str | None,
+    free_before_load_gib: float | None,
+    free_after_weights_gib: float | None,
+    model_config: Path | None,
+    draft_config: Path | None,
+    command: tuple[str, ...],
+) -> int:
+    """Derive one figure: its formula with the numbers put in, and its source.
+
+    `perilune explain list ...` names every figure there is.
+
+    \b
+    perilune explain max_running_requests --plan plan.yaml
+    perilune explain kv_budget_gib --platform b300 -- sglang serve ...
+    """
+    from perilune.cli.memory import measured_of
+    from perilune.plan.memory import derive
+
+    measured = measured_of(free_before_load_gib, free_after_weights_gib)
+    if plan_file is not None:
+        found = _from_plan(plan_file, role)
+    elif platform_name is None:
+        raise UnusableInput(
+            "Say what to explain.",
+            where="explain",
+            fix="Give --plan FILE, or --platform ID -- sglang serve ...",
+        )
+    else:
+        from perilune.cli.resolve import resolve_command
+
+        resolved = resolve_command(command, platform_name, model_config, draft_config)
+        if resolved.stage == "parse":
+            raise UnusableInput(str(resolved.error), where="command line")
+        found = ledger(resolved, measured)
+    if name == "list":
+        for figure in found.figures.values():
+            click.echo(f"{figure.name}  {figure.label} = {figure.shown}")
+    else:
+        click.echo(derive(found, name))
+    return 0 if found.boots else 1
+
+
+def _from_plan(path: Path, role: str | None) -> Ledger:
+    from perilune.plan.planfile import read_plan
+    from perilune.plan.planned import plan
+
+    pools = plan(read_plan(path)).pools
+    chosen = [pool for pool in pools if role is None or pool.pool.role == role]
+    if len(chosen) != 1:
+        raise UnusableInput(
+            f"The plan has {len(chosen)} pools to explain.",
+            where=str(path),
+            fix=f"Name one with --pool: {' '.join(pool.pool.role for pool in pools)}.",
+        )
+    return chosen[0].ledger

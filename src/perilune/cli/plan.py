@@ -1,0 +1,171 @@
+"""`perilune plan`: everything a first boot needs, on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perilune.cli import options, output
+from perilune.cli.choice import choice_options, deployment_of
+from perilune.cli.memory import measured_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perilune.plan.memory.levers import Effect
+    from perilune.plan.planned import Plan, PlannedPool
+
+
+@click.command()
+@choice_options
+@options.measured_options
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the plan (.yaml or .json).",
+)
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print the plan as YAML.")
+@options.json_option
+def plan(
+    plan_file: Path | None,
+    free_before_load_gib: float | None,
+    free_after_weights_gib: float | None,
+    target: Path | None,
+    as_yaml: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Plan a deployment: topology, memory, admitted requests, levers, commands.
+
+    Takes choice flags, or a plan file that it wrote before. Exit 1 when some
+    pool would not boot or admits fewer requests than asked.
+
+    \b
+    perilune plan --hardware b300 --mode unified --strategy balanced \\
+        --isl 8192 --osl 1024 --concurrency 64 -o plan.yaml
+    """
+    from perilune.plan.planfile import write_plan
+    from perilune.plan.planned import plan as read_through
+
+    deployment = deployment_of(plan_file, given)
+    measured = measured_of(free_before_load_gib, free_after_weights_gib)
+    planned = read_through(deployment, {pool.role: measured for pool in deployment.pools} if measured else None)
+    if target is not None:
+        write_plan(planned, target)
+        output.note(f"Wrote {target}.")
+    if as_json:
+        output.emit_json(planned.to_json())
+    elif as_yaml:
+        output.emit_yaml(planned.to_json())
+    elif target is None or output.is_terminal():
+        _print(planned)
+    return int(any(finding.severity in ("error", "capacity") for finding in planned.findings))
+
+
+def _print(planned: Plan) -> None:
+    from perilune.cli.findings_view import print_findings
+
+    console = output.console()
+    _heading(console, planned)
+    for pool in planned.pools:
+        _pool(console, planned, pool)
+    console.print("\nFindings", style="bold")
+    print_findings(console, planned.findings)
+    if not planned.findings:
+        console.print("none")
+    _commands(console, planned)
+    output.paragraph("Sources: " + "; ".join(planned.deployment.sources), style="dim")
+
+
+def _heading(console: Console, planned: Plan) -> None:
+    from perilune.facts.hardware import platform
+
+    deployment, load = planned.deployment, planned.deployment.workload
+    label = platform(deployment.pools[0].platform).label
+    console.print(f"{deployment.model} on {label}: {deployment.gpus} GPUs on {deployment.nodes} nodes", style="bold")
+    if load.length is not None:
+        asked = f", {load.concurrency} at once" if load.concurrency else ""
+        console.print(f"for requests of {load.isl:,} + {load.osl:,} tokens{asked}")
+    for note in deployment.notes:
+        output.paragraph(note, style="dim")
+
+
+def _pool(console: Console, planned: Plan, item: PlannedPool) -> None:
+    from perilune.cli.ledger_view import print_ledger, result_rows, verdict
+
+    pool, found, load = item.pool, item.ledger, planned.deployment.workload
+    each = f"{pool.replicas} × " if pool.replicas > 1 else ""
+    console.print(f"\n{pool.role} pool: {each}{_count(pool.gpus, pool.nodes)}, {_shape(item)}", style="bold")
+    for note in pool.notes:
+        output.paragraph(note, indent="- ")
+    console.print()
+    print_ledger(console, found, every_line=False)
+    console.print()
+    output.paragraph(verdict(found), style="bold green" if found.boots else "bold red")
+    work = None if load.isl is None or load.osl is None or not found.boots else found.workload(load.isl, load.osl)
+    if found.boots:
+        console.print(output.table(("result", "value", "meaning"), result_rows(found, work), right=(1,)))
+    if item.correction is not None:
+        output.paragraph("A variant that boots: " + "; ".join(item.correction.edits) + ".")
+    console.print("\nCapacity levers on this pool", style="bold")
+    console.print(output.table(("lever", "state holds", "KV tokens"), [_lever(e) for e in item.levers], right=(1, 2)))
+    for effect in item.levers:
+        for note in (effect.why, *effect.changes):
+            if note:
+                output.paragraph(f"{_short(effect)}: {note}", indent="  ", style="dim")
+
+
+def _count(gpus: int, nodes: int) -> str:
+    return f"{gpus} GPUs on {nodes} nodes" if nodes > 1 else f"{gpus} GPUs on one node"
+
+
+def _shape(item: PlannedPool) -> str:
+    widths = (
+        ("TP", "tp_size"),
+        ("PP", "pp_size"),
+        ("DP", "attn_dp_size"),
+        ("DCP", "dcp_size"),
+        ("EP", "ep_size"),
+    )
+    values = item.resolved.values
+    return " × ".join(f"{short}{values[name]}" for short, name in widths if values[name] > 1 or short == "TP")
+
+
+def _short(effect: Effect) -> str:
+    """A lever without its long prefix."""
+    return effect.lever.written.removeprefix("--").removeprefix("SGLANG_OPT_MAMBA_")
+
+
+def _lever(effect: Effect) -> tuple[str, str, str]:
+    before, after = effect.before, effect.after
+    return (
+        _short(effect),
+        _change(before.by_state, after.by_state),
+        _change(before.tokens, after.tokens),
+    )
+
+
+def _change(before: int | None, after: int | None) -> str:
+    if after is None:
+        return "refused" if before is not None else "-"
+    return f"{after:,}" if before in (None, after) else f"{before:,} → {after:,}"
+
+
+def _commands(console: Console, planned: Plan) -> None:
+    from perilune.plan.compose import commands, placeholders_left
+
+    blocks = commands(planned.deployment)
+    console.print("\nCommands", style="bold")
+    for block in blocks:
+        if block.node:
+            continue
+        nodes = next((p.pool.nodes for p in planned.pools if p.pool.role == block.pool), 1)
+        where = block.pool if nodes == 1 else f"{block.pool}, node 0 of {nodes} (--node-rank counts up)"
+        click.echo(click.style(f"# {where}", bold=True))
+        click.echo(block.text + "\n")
+    for place in placeholders_left(blocks):
+        click.echo(f"# {place.token}: {place.means}")

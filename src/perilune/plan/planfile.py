@@ -1,0 +1,155 @@
+"""A plan on disk: the document of `plan --json` or `--yaml`, written whole and read back into a deployment."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from perilune.errors import UnusableInput
+from perilune.facts.hardware import platform
+from perilune.plan.deployment import NODE_RANK, Deployment, Pool, Role, Workload
+from perilune.plan.planned import Plan
+from perilune.plan.server import Server
+from perilune.plan.yaml_input import read_yaml
+
+MOST_BYTES = 16 * 1024 * 1024
+VERSION = 1
+
+
+class _Workload(msgspec.Struct, frozen=True):
+    isl: int | None = None
+    osl: int | None = None
+    concurrency: int | None = None
+
+
+class _Pool(msgspec.Struct, frozen=True):
+    role: Role
+    platform: str
+    nodes: int
+    gpus: int
+    command: list[list[str]]
+    env: dict[str, str] = {}
+    replicas: int = 1
+    recipe: str = ""
+    verification: str = ""
+    image: str = ""
+    hints: list[str] = []
+    notes: list[str] = []
+
+
+class _Document(msgspec.Struct, frozen=True):
+    perilune: int
+    model: str
+    pools: list[_Pool]
+    workload: _Workload = _Workload()
+    router: list[str] | None = None
+    hints: list[str] = []
+    notes: list[str] = []
+    sources: list[str] = []
+
+
+def write_plan(plan: Plan, path: Path) -> None:
+    """Write the plan, as JSON to a `.json` path and as YAML to any other; the old file stays until the end."""
+    document = msgspec.json.decode(msgspec.json.encode(plan.to_json()))
+    if path.suffix == ".json":
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    else:
+        dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        text = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise UnusableInput(f"It cannot be written: {error.strerror}.", where=str(path)) from None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` beside `path`, then move it there."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_plan(path: Path) -> Deployment:
+    """The deployment in a plan file; raises UnusableInput naming the file and the field."""
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise UnusableInput(
+                f"It has {size:,} bytes, more than the {MOST_BYTES:,} a plan may have.", where=str(path)
+            )
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UnusableInput(f"It cannot be read: {error.strerror}.", where=str(path)) from None
+    content = _json(raw, path) if raw.lstrip()[:1] == b"{" else read_yaml(raw, str(path))
+    try:
+        document = msgspec.convert(content, _Document)
+    except msgspec.ValidationError as error:
+        raise UnusableInput(
+            f"It is not a plan: {error}.", where=str(path), fix="Write one with perilune plan -o."
+        ) from None
+    if document.perilune != VERSION:
+        raise UnusableInput(f"It is a plan of version {document.perilune}; this reads {VERSION}.", where=str(path))
+    return Deployment(
+        model=document.model,
+        pools=tuple(_pool(entry, f"{path}, pools[{n}]") for n, entry in enumerate(document.pools)),
+        router=None if document.router is None else tuple(document.router),
+        workload=Workload(document.workload.isl, document.workload.osl, document.workload.concurrency),
+        sources=tuple(document.sources),
+        hints=tuple(document.hints),
+        notes=tuple(document.notes),
+    )
+
+
+def _json(raw: bytes, path: Path) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnusableInput(f"It is not JSON: {error}.", where=str(path)) from None
+
+
+def _pool(entry: _Pool, where: str) -> Pool:
+    platform(entry.platform)
+    if not entry.command or len(entry.command) != entry.nodes:
+        raise UnusableInput(
+            f"It has {len(entry.command)} commands for {entry.nodes} nodes.",
+            where=where,
+            fix="Give one per node.",
+        )
+    if min(entry.nodes, entry.gpus, entry.replicas) < 1:
+        raise UnusableInput("Nodes, GPUs and replicas must be at least 1.", where=where)
+    head = Server.parse([*(f"{name}={text}" for name, text in entry.env.items()), *entry.command[0]])
+    if entry.nodes > 1:
+        head = head.set("--node-rank", NODE_RANK)
+    pool = Pool(
+        role=entry.role,
+        platform=entry.platform,
+        nodes=entry.nodes,
+        gpus=entry.gpus,
+        server=head,
+        replicas=entry.replicas,
+        recipe=entry.recipe,
+        verification=entry.verification,
+        image=entry.image,
+        hints=tuple(entry.hints),
+        notes=tuple(entry.notes),
+    )
+    if any(tuple(command) != (*s.program, *s.argv) for command, s in zip(entry.command, pool.servers, strict=True)):
+        raise UnusableInput(
+            "The commands of its nodes differ in more than --node-rank.",
+            where=where,
+            fix="Make them the same.",
+        )
+    return replace(pool)
