@@ -1,6 +1,6 @@
 """Runs inside the environment that holds the real SGLang: judges a batch of cases of one platform.
 
-    ORACLE_HOME=EMPTY_FOLDER VENV/bin/python driver.py FACTS/memory PLATFORM < cases.json > verdicts.json
+    ORACLE_HOME=EMPTY_FOLDER VENV/bin/python driver.py FACTS/memory PLATFORM < cases.json > verdicts.jsonl
 
 A case is `{"kind": "arguments" | "memory" | "flags", ...}` with the fields that the reference scripts
 `args_oracle.py` and `oracle.py` take. Each case runs in a fork of a process that has already imported
@@ -84,4 +84,5 @@ def judge(case):
         return {"ok": False, "stage": "harness", "error": str(error)[-1500:]}
 
 
-json.dump([judge(case) for case in json.load(sys.stdin)], sys.stdout)
+for one in json.load(sys.stdin):
+    print("\n" + json.dumps(judge(one)), flush=True)

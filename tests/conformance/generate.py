@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from perilune.facts.flags import Option, catalog
+from perilune.facts.hardware import platform
 
 Case = dict[str, Any]
 Knobs = dict[str, tuple[str, ...]]
@@ -32,6 +33,7 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     variables: tuple[dict[str, str], ...]
     elsewhere: tuple[str, ...]
     not_drawn: tuple[str, ...]
+    memory_knobs: tuple[str, ...]
 
 
 @cache
@@ -60,10 +62,49 @@ def generate(count: int, seed: int) -> list[Case]:
     return [_case(draw, f"generated-{seed}-{index}") for index in range(count)]
 
 
+def generate_memory(count: int, seed: int) -> list[Case]:
+    """`count` command lines with the free memory of a boot, from knobs that move the pools."""
+    draw = random.Random(seed)
+    return [_memory_case(draw, f"memory-{seed}-{index}") for index in range(count)]
+
+
+def _memory_case(draw: random.Random, name: str) -> Case:
+    known = space()
+    case = _start(draw, name, "memory")
+    if draw.random() < 0.5:
+        case["argv"] += draw.choice(known.speculation[:3]).split()
+        case["argv"] += ["--speculative-dspark-block-size", draw.choice(("3", "7"))] * (draw.random() < 0.3)
+    knobs = {flag: known.knobs[flag] for flag in known.memory_knobs}
+    for _ in range(draw.choices((0, 1, 2, 3, 4, 6), (8, 20, 27, 22, 15, 8))[0]):
+        case["argv"] += _knob(draw, knobs)
+    total = platform(case["platform"]).memory_mib / 1024
+    before = total - draw.uniform(1.5, 9)
+    # Mostly a healthy share stays after the weights; sometimes hardly any.
+    left = draw.uniform(0.22, 0.6) if draw.random() < 0.9 else draw.uniform(0.02, 0.2)
+    case |= {
+        "pre_model_load_gib": round(before, 3),
+        "free_after_weights_gib": round(before * left, 3),
+        "build_pools": True,
+    }
+    if draw.random() < 0.05:
+        case["kv_cache_quant_algo"] = "FP8"
+    return _with_variables(draw, case)
+
+
+def _start(draw: random.Random, name: str, kind: str) -> Case:
+    weights, bases = space().weights, space().bases
+    chosen = draw.choices(tuple(weights), tuple(weights.values()))[0]
+    return {"id": name, "kind": kind, "platform": chosen, "argv": [*K3, *draw.choice(bases[chosen]).split()]}
+
+
+def _with_variables(draw: random.Random, case: Case) -> Case:
+    return case | {"env": draw.choice(space().variables)} if draw.random() < 0.06 else case
+
+
 def _case(draw: random.Random, name: str) -> Case:
     known = space()
-    platform = draw.choices(tuple(known.weights), tuple(known.weights.values()))[0]
-    words = [*K3, *draw.choice(known.bases[platform]).split()]
+    case = _start(draw, name, "arguments")
+    words = case["argv"]
     if draw.random() < 0.45:
         words += draw.choice(known.speculation).split()
         if draw.random() < 0.3:
@@ -73,10 +114,7 @@ def _case(draw: random.Random, name: str) -> Case:
     if draw.random() < 0.25:
         for option in draw.sample(rest_of_catalog(), draw.randint(1, 2)):
             words += _option(draw, option)
-    case: Case = {"id": name, "kind": "arguments", "platform": platform, "argv": words}
-    if draw.random() < 0.06:
-        case["env"] = draw.choice(known.variables)
-    return case
+    return _with_variables(draw, case)
 
 
 def _knob(draw: random.Random, knobs: Knobs) -> list[str]:

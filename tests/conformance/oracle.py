@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -58,27 +59,39 @@ class Oracle:
     def judge(self, cases: Sequence[Case]) -> list[Verdict]:
         """Verdicts of the real engine, in order; only cases never judged before are run."""
         keys = [self._key(case) for case in cases]
-        verdicts = {key: self._read(key) for key in dict.fromkeys(keys)}
-        missing = {key: case for key, case in zip(keys, cases, strict=True) if verdicts[key] is None}
-        with ThreadPoolExecutor(WORKERS) as pool:
-            for judged in pool.map(self._run, _batches(missing)):
-                verdicts |= judged
-        return [verdicts[key] or {} for key in keys]
+        wanted = dict(zip(keys, cases, strict=True))
+        if any(self._read(key) is None for key in wanted):
+            self._run_missing(wanted)
+        return [self._read(key) or {"ok": False, "stage": "harness"} for key in keys]
 
-    def _run(self, batch: Mapping[str, Case]) -> dict[str, Verdict]:
+    def _run_missing(self, wanted: Mapping[str, Case]) -> None:
+        self.kept.mkdir(parents=True, exist_ok=True)
+        with (self.kept / "lock").open("w") as lock, ThreadPoolExecutor(WORKERS) as pool:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another run may be judging the same cases
+            missing = {key: case for key, case in wanted.items() if self._read(key) is None}
+            for _ in pool.map(self._run, _batches(missing)):
+                pass
+
+    def _run(self, batch: Mapping[str, Case]) -> None:
         cases = [_for_scripts(case) for case in batch.values()]
-        platform = cases[0]["platform"]
-        command = [str(self.python), str(DRIVER), str(self.scripts), platform]
-        with tempfile.TemporaryDirectory() as models:  # where the scripts put their model folders
+        command = [str(self.python), str(DRIVER), str(self.scripts), cases[0]["platform"]]
+        with tempfile.TemporaryDirectory() as models, tempfile.TemporaryFile("w+") as errors:
+            # The scripts put their model folders under ORACLE_HOME.
             env = {**os.environ, **_import_time(cases[0]), "ORACLE_HOME": models}
-            done = subprocess.run(command, input=json.dumps(cases), text=True, capture_output=True, env=env)
-        if done.returncode:
-            raise RuntimeError(f"the oracle failed on {platform}:\n{done.stderr[-4000:]}")
-        found = dict(zip(batch, json.loads(done.stdout.splitlines()[-1]), strict=True))
-        for key, verdict in found.items():
-            if verdict.get("stage") != "harness":
-                self._write(key, verdict)
-        return found
+            pipe = subprocess.PIPE
+            with subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=env
+            ) as driver:
+                assert driver.stdin is not None
+                assert driver.stdout is not None
+                driver.stdin.write(json.dumps(cases))
+                driver.stdin.close()
+                verdicts = (json.loads(line) for line in driver.stdout if line.startswith("{"))
+                for key, verdict in zip(batch, verdicts, strict=False):
+                    self._write(key, verdict)
+            if driver.returncode:
+                errors.seek(0)
+                raise RuntimeError(f"the oracle failed: {' '.join(command)}\n{errors.read()[-4000:]}")
 
     def _key(self, case: Case) -> str:
         text = json.dumps(_for_scripts(case), sort_keys=True)
@@ -89,6 +102,8 @@ class Oracle:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def _write(self, key: str, verdict: Verdict) -> None:
+        if verdict.get("stage") == "harness":
+            return
         path = self.kept / key[:2] / f"{key}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .compare import differences
-from .generate import generate
+from .compare_memory import memory_differences
+from .generate import generate, generate_memory
 from .oracle import Oracle, find_oracle
 
 
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument(
         "--generated", type=int, default=0, metavar="N", help="also N generated lines (default 0)"
     )
+    cli.add_argument("--memory", type=int, default=0, metavar="N", help="also N generated memory cases")
     cli.add_argument("--seed", type=int, default=1)
     cli.add_argument("--no-reference", action="store_true", help="leave the reference lines out")
     cli.add_argument("--platform", help="only this platform")
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if oracle is None:
         cli.error("set PERILUNE_ORACLE and PERILUNE_FACTS")
     cases = [] if args.no_reference else reference_cases(oracle)
-    cases += generate(args.generated, args.seed)
+    cases += generate(args.generated, args.seed) + generate_memory(args.memory, args.seed)
     cases = [
         case
         for case in cases
@@ -63,7 +65,8 @@ def _print(cases: list[dict[str, Any]], verdicts: list[dict[str, Any]], args: ar
         if verdict.get("stage") == "harness":
             states["not judged"] += 1
             continue
-        found = [text for text in differences(case, verdict) if args.field in text]
+        compare = memory_differences if case["kind"] == "memory" else differences
+        found = [text for text in compare(case, verdict) if args.field in text]
         states["different" if found else "equal"] += 1
         states["accepted" if verdict["ok"] else "rejected"] += 1
         for text in found:
