@@ -36,7 +36,7 @@ def engine_model(r: Resolution) -> EngineModel:
         _check_quantize_and_serve(r)
         _apply_overrides(r)
         r.engine_model = EngineModel(
-            is_multimodal=r.model.is_multimodal and not _text_only(r),
+            is_multimodal=_is_multimodal(r),
             dtype=_dtype(r),
             context_length=_context_length(r),
             quantization=effective_method(r),
@@ -72,9 +72,7 @@ def _apply_overrides(r: Resolution) -> None:
     if not overrides:
         return
     if not isinstance(overrides, dict):
-        raise r.reject(
-            f"{type(overrides).__name__!r} object has no attribute 'items'", error="AttributeError"
-        )
+        raise r.reject(f"{type(overrides).__name__!r} object has no attribute 'items'", error="AttributeError")
     merged: dict[str, Any] = dict(r.model.raw)
     for name, value in overrides.items():
         current = merged.get(name)
@@ -85,8 +83,10 @@ def _apply_overrides(r: Resolution) -> None:
     r.model = dataclasses.replace(r.model, raw=merged)
 
 
-def _text_only(r: Resolution) -> bool:
-    return bool(r["language_model_only"] or r.model.raw.get("language_model_only"))
+def _is_multimodal(r: Resolution) -> bool:
+    """A nested text section makes any architecture multimodal; text-only serving makes none so."""
+    text_only = r["language_model_only"] or r.model.raw.get("language_model_only")
+    return not text_only and (r.model.is_multimodal or r.model.text is not r.model.raw)
 
 
 def _dtype(r: Resolution) -> str:
@@ -114,8 +114,7 @@ def _context_length(r: Resolution) -> int:
         )
         if not (r.flag_env("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") or r.flag_env("SGLANG_IS_IN_CI")):
             raise r.reject(
-                f"{text} To allow overriding this maximum, set the env var "
-                "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
+                f"{text} To allow overriding this maximum, set the env var SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
             )
         r.warn(f"--context-length {asked} exceeds the {derived} tokens the model was made for.")
     return int(asked)

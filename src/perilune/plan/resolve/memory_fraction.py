@@ -105,9 +105,7 @@ def _static_fraction(r: Resolution, total: int) -> tuple[float, str]:
     reserved = 1536 + parallel if measured else _reserved(r, total, parallel)
     fraction: float = round((total - reserved) / total, 3)
     reason = f"Keeps {reserved:,.0f} of {total:,} MiB for activations and graphs"
-    serves_images = not (
-        r["language_only"] or r["language_model_only"] or r["disaggregation_mode"] == "decode"
-    )
+    serves_images = not (r["language_only"] or r["language_model_only"] or r["disaggregation_mode"] == "decode")
     if engine_model(r).is_multimodal and serves_images:
         if measured:
             return fraction - 8 * GIB / total, f"{reason}, and 8 GiB for the image encoder."
@@ -160,7 +158,7 @@ def _for_graphs(r: Resolution) -> float:
 
 def vision_factor(model: ModelConfig) -> float:
     """The part of the static share that a multimodal model keeps: less with a bigger image encoder."""
-    k3 = model.architecture == "KimiK3ForConditionalGeneration"
+    k3 = model.model_type == "kimi_k3"
     if model.vision is None and not k3:
         return 1.0
     vision = Fields(model.vision or {}, f"{model.path} config vision_config")
@@ -198,9 +196,7 @@ def sizes_pools_after_capture(r: Resolution) -> bool:
         return True
     chunk = r["chunked_prefill_size"]
     return bool(
-        graphs.prefill.backend != DISABLED
-        and chunk > 0
-        and prefill_buffer_tokens(r) <= max(graphs.prefill.bs or (0,))
+        graphs.prefill.backend != DISABLED and chunk > 0 and prefill_buffer_tokens(r) <= max(graphs.prefill.bs or (0,))
     )
 
 
