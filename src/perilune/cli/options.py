@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,7 +94,7 @@ def command_text(tokens: Sequence[str]) -> str | list[str]:
             fix="Put it after `--`, for example: -- sglang serve --tp-size 8 ...",
         )
     if list(tokens) == ["-"]:
-        raw: bytes = click.get_binary_stream("stdin").read(STDIN_CAP + 1)
+        raw = sys.stdin.buffer.read(STDIN_CAP + 1)
         if len(raw) > STDIN_CAP:
             raise UnusableInput("The command line is over 4 MiB.", where="standard input")
         try:

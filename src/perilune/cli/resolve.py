@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from perilune.cli import options, output
 from perilune.errors import UnusableInput
 from perilune.facts.hardware import platform
-from perilune.plan.resolve.state import Resolved
+from perilune.plan.resolve.state import Resolved, Rewrite
+
+LONGEST = 200  # characters of a value on the screen
 
 
 @click.command()
@@ -50,7 +54,7 @@ def resolve_command(
     command: tuple[str, ...], platform_name: str, model_config: Path | None, draft_config: Path | None
 ) -> Resolved:
     """Parse the pasted command and resolve it; the catalog's config unless a file is given."""
-    from perilune.plan.model.config import load_config_file
+    from perilune.plan.model import load_config_file
     from perilune.plan.resolve import resolve as run
     from perilune.plan.server import Server
 
@@ -85,23 +89,57 @@ def _print(resolved: Resolved, show_all: bool) -> None:
     verdict = "accepts" if resolved.accepted else "refuses"
     console.print(f"SGLang 0.5.23 {verdict} this command on {resolved.platform.label}.", style="bold")
     if resolved.error:
-        console.print(f"{resolved.error}", style="red", markup=False)
+        output.paragraph(resolved.error, style="red")
     changed = [r for r in resolved.rewrites if r.field in resolved.given]
-    filled = [r for r in resolved.rewrites if r.field not in resolved.given]
-    for title, rewrites in (("Rewritten though you wrote it", changed), ("Filled in", filled)):
+    filled = [r for r in resolved.rewrites if r.field not in resolved.given and (show_all or _matters(r))]
+    for title, rewrites in (("Changed though you wrote it", changed), ("Chosen for you", filled)):
         if rewrites:
             console.print(f"\n{title}", style="bold")
-            rows = [(r.field, f"{_short(r.before)} → {_short(r.after)}", r.reason) for r in rewrites]
-            console.print(output.table(("field", "value", "why"), rows))
+            for rewrite in rewrites:
+                _print_rewrite(rewrite, said=rewrite.field in resolved.given)
     if resolved.warnings:
         console.print("\nWarnings at start-up", style="bold")
         for line in dict.fromkeys(resolved.warnings):
-            console.print(f"- {line}", markup=False)
+            output.paragraph(line, indent="- ")
     if show_all:
         console.print("\nEvery field", style="bold")
-        console.print(output.table(("field", "value"), [(k, _short(v, 200)) for k, v in resolved.values.items()]))
+        for name, value in resolved.values.items():
+            output.paragraph(f"{name} = {_text(value)}", indent="  ")
+    else:
+        console.print("\n--all shows every field and every default.", style="dim")
 
 
-def _short(value: Any, limit: int = 40) -> str:
+def _matters(rewrite: Rewrite) -> bool:
+    """Whether a filled-in value says more than that a default is a default."""
+    return not rewrite.field.startswith("_") and rewrite.after not in (None, False, {}, []) and bool(rewrite.reason)
+
+
+def _print_rewrite(rewrite: Rewrite, *, said: bool) -> None:
+    before = f"{_text(rewrite.before)} → " if said else ""
+    for name, was, now in _parts(rewrite):
+        shown = f"{_text(was)} → {_text(now)}" if said else _text(now)
+        output.paragraph(f"{name} = {shown}", indent="  ")
+    if not list(_parts(rewrite)):
+        output.paragraph(f"{rewrite.field} = {before}{_text(rewrite.after)}", indent="  ")
+    output.paragraph(rewrite.reason, indent="      ", style="dim")
+
+
+def _parts(rewrite: Rewrite) -> Iterator[tuple[str, Any, Any]]:
+    """The leaves that differ between two structured values, by dotted name."""
+    before, after = (msgspec.to_builtins(value) for value in (rewrite.before, rewrite.after))
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _leaves(rewrite.field, before, after)
+
+
+def _leaves(name: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for key, now in after.items():
+        was = before.get(key)
+        if isinstance(was, dict) and isinstance(now, dict):
+            yield from _leaves(f"{name}.{key}", was, now)
+        elif was != now and not isinstance(now, list | tuple):
+            yield f"{name}.{key}", was, now
+
+
+def _text(value: Any) -> str:
     text = "unset" if value is None else str(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
