@@ -6,18 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from perilune.errors import UnusableInput
 from perilune.facts.models import Model, Quantization, find
 from perilune.plan.model.fields import Fields
 from perilune.plan.model.layers import LayerPlan, plan_layers
 
-MAX_FILE_BYTES = 16 * 1024 * 1024
-MAX_DEPTH = 32
 MAX_HEADS = 1 << 16
 
 MLA_ARCHITECTURES = frozenset(
@@ -113,7 +107,7 @@ class ModelConfig:
 
     @cached_property
     def context_length(self) -> int:
-        """Tokens of context the engine derives when no --context-length is given (2048 when the config is silent)."""
+        """Tokens of context the engine derives without --context-length; 2048 when the config is silent."""
         scaling = self.text.get("rope_scaling")
         factor = 1.0
         if isinstance(scaling, Mapping) and scaling:
@@ -161,17 +155,13 @@ class ModelConfig:
         """Key/value heads of a full-attention layer (as written: equal to the query heads for MLA)."""
         heads = self.fields.integer("num_key_value_heads", high=MAX_HEADS, default=self.num_heads)
         if self.num_heads % heads:
-            raise self.fields.bad(
-                "num_key_value_heads", f"is {heads}, which does not divide {self.num_heads} heads"
-            )
+            raise self.fields.bad("num_key_value_heads", f"is {heads}, which does not divide {self.num_heads} heads")
         return heads
 
     @cached_property
     def head_dim(self) -> int:
         """Dimension of one head of per-head attention; hidden_size // heads when the config is silent."""
-        return self.fields.integer(
-            "head_dim", high=1 << 16, default=max(1, self.hidden_size // self.num_heads)
-        )
+        return self.fields.integer("head_dim", high=1 << 16, default=max(1, self.hidden_size // self.num_heads))
 
     @cached_property
     def hidden_size(self) -> int:
@@ -214,11 +204,11 @@ class ModelConfig:
         section = self.quantization_config
         if section is None:
             return None
-        kv = section.get("kv_cache_scheme") or section.get("kv_cache_quant_algo")
+        stated = section.get("format")
         return Quantization(
             method=str(section.get("quant_method") or section.get("quant_algo") or "unknown").lower(),
-            format=str(section["format"]) if section.get("format") else None,
-            kv_cache="fp8" if kv else None,
+            format=stated if isinstance(stated, str) else None,
+            kv_cache="fp8" if _declares_fp8_kv(section) else None,
         )
 
     @property
@@ -252,56 +242,19 @@ class ModelConfig:
         return None
 
 
+def _declares_fp8_kv(section: Mapping[str, Any]) -> bool:
+    """Whether a quantization section declares an FP8 KV cache: ModelOpt's name for it, or a scheme of 8-bit floats."""
+    inner = section.get("quantization")
+    for part in (section, inner if isinstance(inner, Mapping) else {}):
+        if str(part.get("kv_cache_quant_algo") or "").upper() == "FP8":
+            return True
+        scheme = part.get("kv_cache_scheme")
+        if isinstance(scheme, Mapping) and (scheme.get("type"), scheme.get("num_bits")) == ("float", 8):
+            return True
+    return False
+
+
 def known_config(path: str) -> ModelConfig:
     """The config of a catalogued model, by hub id or local directory; raises UnusableInput when unknown."""
     found = find(path)
     return ModelConfig(path, found.model.raw, found.model, found.assumption)
-
-
-def load_config_file(path: str | Path) -> ModelConfig:
-    """Read a `config.json`; raises UnusableInput for a file that is absent, too big, too deep or not a config."""
-    file = Path(path)
-    where = str(path)
-    try:
-        if file.is_dir():
-            file = file / "config.json"
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise UnusableInput(f"The file is larger than {MAX_FILE_BYTES // 2**20} MiB.", where=where)
-        raw = msgspec.json.decode(file.read_bytes())
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UnusableInput(f"Cannot read it as a config.json ({reason}).", where=where) from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise UnusableInput(f"It is not JSON that can be read ({error}).", where=where) from None
-    return parse_config(raw, where)
-
-
-def parse_config(raw: object, where: str) -> ModelConfig:
-    """Check a decoded config and wrap it; raises UnusableInput naming the first field that cannot be used."""
-    if not isinstance(raw, Mapping):
-        raise UnusableInput("It must hold one JSON object.", where=where)
-    if _depth(raw) > MAX_DEPTH:
-        raise UnusableInput(f"It is nested deeper than {MAX_DEPTH} levels.", where=where)
-    names = raw.get("architectures")
-    if not isinstance(names, list) or not names or not isinstance(names[0], str) or not names[0]:
-        raise UnusableInput("architectures must be a list that names the model class.", where=where)
-    config = ModelConfig(where, raw)
-    _ = (config.num_layers, config.hidden_size, config.vocab_size, config.num_heads, config.num_kv_heads)
-    _ = (config.context_length, config.linear_layers, config.num_experts)
-    return config
-
-
-def _depth(value: object) -> int:
-    """How deep a decoded JSON value is nested, counted without recursion and stopped past the cap."""
-    level: list[object] = [value]
-    depth = 0
-    while level and depth <= MAX_DEPTH:
-        depth += 1
-        nested: list[object] = []
-        for item in level:
-            if isinstance(item, Mapping):
-                nested.extend(item.values())
-            elif isinstance(item, list):
-                nested.extend(item)
-        level = [v for v in nested if isinstance(v, Mapping | list)]
-    return depth

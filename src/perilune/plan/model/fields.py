@@ -72,9 +72,7 @@ class Fields:
             raise self.bad(name, f"must be a list of at most {at_most} whole numbers, not {_shown(value)}")
         for item in value:
             if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
-                raise self.bad(
-                    name, f"holds {_shown(item)}; its entries must be whole numbers from {low} to {high}"
-                )
+                raise self.bad(name, f"holds {_shown(item)}; its entries must be whole numbers from {low} to {high}")
         return tuple(value)
 
     def names(self, name: str, *, at_most: int = 10_000) -> tuple[str, ...]:

@@ -49,9 +49,7 @@ def _recurrent(f: Fields, count: int) -> tuple[str | None, tuple[int, ...]]:
 
 def _named(f: Fields, count: int, name: str) -> tuple[int, ...]:
     if not f.has("layer_types"):
-        return tuple(
-            i for i in range(count) if i % DEFAULT_ATTENTION_INTERVAL != DEFAULT_ATTENTION_INTERVAL - 1
-        )
+        return tuple(i for i in range(count) if i % DEFAULT_ATTENTION_INTERVAL != DEFAULT_ATTENTION_INTERVAL - 1)
     names = f.names("layer_types", at_most=MAX_LAYERS)
     if len(names) != count:
         raise f.bad("layer_types", f"lists {len(names)} layers, but num_hidden_layers is {count}")
@@ -74,9 +72,7 @@ def _from_blocks(f: Fields) -> LayerPlan:
         what = f"holds {unknown[0]!r}" if unknown else "is empty"
         raise f.bad(field, f"{what}; known layers are {', '.join(BLOCKS.values())}")
     if f.has("num_hidden_layers") and f.integer("num_hidden_layers", high=MAX_LAYERS) != len(blocks):
-        raise f.bad(
-            "num_hidden_layers", f"is {f.values['num_hidden_layers']}, but {field} lists {len(blocks)} layers"
-        )
+        raise f.bad("num_hidden_layers", f"is {f.values['num_hidden_layers']}, but {field} lists {len(blocks)} layers")
 
     def of(name: str) -> tuple[int, ...]:
         return tuple(i for i, block in enumerate(blocks) if block == name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perilune.plan.model.geometry.base import Geometry
 from perilune.plan.model.geometry.families import SUPPORTED, geometry_of
-from perilune.plan.model.geometry.resident import WeightGroup, resident_weights, weight_bytes
+from perilune.plan.model.geometry.resident import WeightGroup, replicated_query, resident_weights, weight_bytes
 from perilune.plan.model.geometry.shape import Indivisible, ParallelShape, stage_layers
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "ParallelShape",
     "WeightGroup",
     "geometry_of",
+    "replicated_query",
     "resident_weights",
     "stage_layers",
     "weight_bytes",

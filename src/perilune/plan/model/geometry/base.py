@@ -56,9 +56,7 @@ class Geometry:
             return 0
         return self.state.slot_bytes(attn_tp, ssm_bytes, conv_bytes) * self._linear(layers)
 
-    def ring_bytes_per_slot(
-        self, attn_tp: int, cache_len: int, layers: int | None = None, conv_bytes: int = 2
-    ) -> int:
+    def ring_bytes_per_slot(self, attn_tp: int, cache_len: int, layers: int | None = None, conv_bytes: int = 2) -> int:
         """Bytes of one slot's ReplaySSM ring of `cache_len` tokens on one rank; 0 without recurrent layers."""
         if self.state is None:
             return 0
@@ -68,9 +66,7 @@ class Geometry:
         """KV bytes per token on one rank over `layers` attention layers (all by default); `kv_bytes` per element."""
         if self.cache is None:
             return 0
-        return self.cache.token_bytes(kv_bytes, attn_tp) * (
-            len(self.full_layers) if layers is None else layers
-        )
+        return self.cache.token_bytes(kv_bytes, attn_tp) * (len(self.full_layers) if layers is None else layers)
 
     def state_formula(self, attn_tp: int, ssm_bytes: int = 4, conv_bytes: int = 2) -> str:
         """How a slot's bytes come about, with the numbers put in."""
@@ -88,7 +84,5 @@ class Geometry:
     def _linear(self, layers: int | None) -> int:
         count = len(self.linear_layers) if layers is None else layers
         if not 0 <= count <= self.num_layers:
-            raise UnusableInput(
-                f"{count} recurrent layers were asked of a model with {self.num_layers} layers."
-            )
+            raise UnusableInput(f"{count} recurrent layers were asked of a model with {self.num_layers} layers.")
         return count

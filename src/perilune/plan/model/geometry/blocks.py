@@ -8,8 +8,6 @@ from perilune.plan.model.config import ModelConfig
 from perilune.plan.model.fields import Fields
 from perilune.plan.model.geometry.storage import BF16, F32, Storage
 from perilune.plan.model.geometry.tensors import (
-    ATTN_COLS,
-    ATTN_ROWS,
     EMBEDDING,
     FIRST,
     LAST,
@@ -24,6 +22,8 @@ MAX_DIM = 1 << 24
 DENSE = ("dense TP", "dense MLP")
 SHARED = ("shared-expert TP", "shared experts")
 SHARED_TP = ("TP", "shared experts")
+QUERY_PROJECTIONS = ("q_b_proj", "q_proj")
+W_KC = "w_kc"
 
 
 def token_tables(config: ModelConfig, head: Storage = BF16, embedding: Split = EMBEDDING) -> list[Tensors]:
@@ -33,9 +33,7 @@ def token_tables(config: ModelConfig, head: Storage = BF16, embedding: Split = E
         Tensors("embed_tokens", "embedding", vocab, hidden, FIRST, embedding),
         Tensors("final norm", "norms", hidden, 1, LAST),
     ]
-    tied = config.fields.flag(
-        "tie_word_embeddings", default=bool(config.raw.get("tie_word_embeddings") is True)
-    )
+    tied = config.fields.flag("tie_word_embeddings", default=bool(config.raw.get("tie_word_embeddings") is True))
     if not tied:
         found.append(Tensors("lm_head", "lm_head", vocab, hidden, LAST, LM_HEAD, stored=head, resident=head))
     return found
@@ -99,13 +97,14 @@ def mla(
         ]
     else:
         found.append(matrix("q_proj", m.heads * query, hidden, rows))
-    pair = m.heads * (m.nope + m.value)
+    pair, copies = m.heads * (m.nope + m.value), "absorbed MLA copies"
     found += [
         matrix("kv_a_proj", m.kv_rank + m.rope, hidden, WHOLE),
         Tensors("kv_a_layernorm", group, m.kv_rank, 1, owner),
         matrix("kv_b_proj", pair, m.kv_rank, rows),
         matrix("o_proj", hidden, m.heads * m.value, cols),
-        Tensors("w_kc and w_vc", "absorbed MLA copies", pair, m.kv_rank, owner, rows, stored=None),
+        Tensors(W_KC, copies, m.heads * m.nope, m.kv_rank, owner, rows, stored=None),
+        Tensors("w_vc", copies, m.heads * m.value, m.kv_rank, owner, rows, stored=None),
     ]
     if gate:
         found.append(matrix("g_proj", m.heads * m.value, hidden, rows))
@@ -166,9 +165,7 @@ def router(experts: int, hidden: int, owner: Owner, *, bias: Storage | None = F3
     """The router and its correction bias, whole on every GPU."""
     found = [Tensors("router", "router", experts, hidden, owner)]
     if bias is not None:
-        found.append(
-            Tensors("e_score_correction_bias", "router", experts, 1, owner, stored=F32, resident=bias)
-        )
+        found.append(Tensors("e_score_correction_bias", "router", experts, 1, owner, stored=F32, resident=bias))
     return found
 
 
@@ -186,9 +183,7 @@ class Kda:
         return self.heads * self.dim
 
 
-def kda(
-    k: Kda, hidden: int, owner: Owner, stored: Storage = BF16, *, split: tuple[Split, Split]
-) -> list[Tensors]:
+def kda(k: Kda, hidden: int, owner: Owner, stored: Storage = BF16, *, split: tuple[Split, Split]) -> list[Tensors]:
     """What every KDA layer has: q, k, v and o, the decay pair f_a and f_b, beta, convolutions and small vectors."""
     group = "KDA attention"
     rows, cols = split

@@ -39,9 +39,7 @@ def build(config: ModelConfig) -> Geometry:
         *token_tables(config, layout.head),
         *layer_norms(config, every),
         *mla(latent, hidden, every, layout.attention),
-        *gated_mlp(
-            hidden, f.integer("intermediate_size", high=MAX_DIM), Owner(dense), layout.dense, DENSE_OR_WHOLE
-        ),
+        *gated_mlp(hidden, f.integer("intermediate_size", high=MAX_DIM), Owner(dense), layout.dense, DENSE_OR_WHOLE),
         *router(config.num_experts, hidden, Owner(moe)),
     ]
     if shared:

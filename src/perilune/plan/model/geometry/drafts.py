@@ -47,9 +47,7 @@ def build(config: ModelConfig) -> Geometry:
         *_markov(config),
     ]
     if rotary:
-        tensors.append(
-            rotary_table(f.integer("max_position_embeddings", high=1 << 28, default=32_768), rotary)
-        )
+        tensors.append(rotary_table(f.integer("max_position_embeddings", high=1 << 28, default=32_768), rotary))
     return Geometry(
         config=config,
         num_layers=config.num_layers,

@@ -118,28 +118,20 @@ def _mxfp4(shape: ParallelShape) -> _Layout:
         return _Layout(MXFP4)
     if shape.kind == "hip":
         multiple = 256 if shape.aiter_wide_padding else 128
-        return _Layout(
-            MXFP4, multiple, 256, note=f"aiter pads the intermediate size to {multiple}, hidden to 256"
-        )
+        return _Layout(MXFP4, multiple, 256, note=f"aiter pads the intermediate size to {multiple}, hidden to 256")
     megamoe = shape.moe_a2a == "megamoe"
     if shape.moe_runner == "marlin" and not megamoe:
-        return _Layout(
-            MXFP4, 128, 256, bias_bytes=2, note="marlin pads the intermediate size to 128, hidden to 256"
-        )
+        return _Layout(MXFP4, 128, 256, bias_bytes=2, note="marlin pads the intermediate size to 128, hidden to 256")
     if shape.moe_runner in UNPADDED_MXFP4_RUNNERS or megamoe:
         hidden = 256 if shape.moe_runner == "flashinfer_mxfp4" else 1
-        return _Layout(
-            MXFP4, 1, hidden, bias_bytes=2, note="deep_gemm takes the checkpoint layout; BF16 zero biases"
-        )
+        return _Layout(MXFP4, 1, hidden, bias_bytes=2, note="deep_gemm takes the checkpoint layout; BF16 zero biases")
     if shape.moe_runner == "flashinfer_mxfp4":
         bias = 4 if shape.sm in (100, 103, 107) else 2
         note = f"flashinfer_mxfp4 pads the intermediate size to 128, hidden to 256; zero biases of {bias} B"
         return _Layout(MXFP4, 128, 256, bias_bytes=bias, note=note)
     if shape.moe_runner == "triton_kernel":
         return _Layout(MXFP4, 64, 1, bias_bytes=4, note="triton_kernel pads the intermediate size to 64")
-    return _Layout(
-        BF16, 64, 1, bias_bytes=2, note="no MXFP4 runner chosen: the engine expands the experts to BF16"
-    )
+    return _Layout(BF16, 64, 1, bias_bytes=2, note="no MXFP4 runner chosen: the engine expands the experts to BF16")
 
 
 def _scale_bytes(experts: Experts, local: int) -> int:

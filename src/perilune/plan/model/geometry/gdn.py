@@ -56,9 +56,7 @@ class Gdn:
             kernel=f.integer("linear_conv_kernel_dim", low=2, high=64),
         )
         if sizes.value_heads % sizes.key_heads:
-            raise f.bad(
-                "linear_num_key_heads", f"is {sizes.key_heads}, which does not divide the value heads"
-            )
+            raise f.bad("linear_num_key_heads", f"is {sizes.key_heads}, which does not divide the value heads")
         return sizes
 
     @property
@@ -106,11 +104,7 @@ def _mlp_layers(config: ModelConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not config.is_moe:
         return tuple(layers), ()
     step = f.integer("decoder_sparse_step", high=config.num_layers, default=1)
-    plain = (
-        set(f.integers("mlp_only_layers", low=0, high=config.num_layers))
-        if f.has("mlp_only_layers")
-        else set()
-    )
+    plain = set(f.integers("mlp_only_layers", low=0, high=config.num_layers)) if f.has("mlp_only_layers") else set()
     moe = tuple(i for i in layers if i not in plain and (i + 1) % step == 0)
     return tuple(i for i in layers if i not in set(moe)), moe
 

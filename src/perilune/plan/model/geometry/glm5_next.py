@@ -57,9 +57,7 @@ def build(config: ModelConfig) -> Geometry:
         *mla(latent, hidden, full, layout.attention),
         *_indexer(f, latent, hidden, full, layout.attention),
         *_hyper_connections(f, hidden, every),
-        *gated_mlp(
-            hidden, f.integer("intermediate_size", high=MAX_DIM), Owner(dense), layout.dense, DENSE_OR_WHOLE
-        ),
+        *gated_mlp(hidden, f.integer("intermediate_size", high=MAX_DIM), Owner(dense), layout.dense, DENSE_OR_WHOLE),
         *router(config.num_experts, hidden, Owner(moe)),
         *_vision(config),
     ]
@@ -136,9 +134,7 @@ def _vision(config: ModelConfig) -> list[Tensors]:
         v.integer("projection_intermediate_size", high=MAX_DIM),
     )
     merge = v.integer("spatial_merge_size", high=64)
-    patch = v.integer("in_channels", high=64, default=3) * v.integer(
-        "temporal_patch_size", high=64, default=2
-    )
+    patch = v.integer("in_channels", high=64, default=3) * v.integer("temporal_patch_size", high=64, default=2)
     patch *= v.integer("patch_size", high=1024) ** 2
     biased = v.flag("attention_bias", default=True)
 

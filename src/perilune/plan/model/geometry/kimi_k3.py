@@ -126,12 +126,8 @@ def _moe_extras(config: ModelConfig, owner: Owner, layout: Layout) -> list[Tenso
     if f.has("routed_expert_hidden_size"):
         latent, group = f.integer("routed_expert_hidden_size", high=MAX_DIM), "latent projections"
         found += [
-            Tensors(
-                "routed_expert_down_proj", group, latent, hidden, owner, WHOLE, layout.latent, layout.latent
-            ),
-            Tensors(
-                "routed_expert_up_proj", group, hidden, latent, owner, WHOLE, layout.latent, layout.latent
-            ),
+            Tensors("routed_expert_down_proj", group, latent, hidden, owner, WHOLE, layout.latent, layout.latent),
+            Tensors("routed_expert_up_proj", group, hidden, latent, owner, WHOLE, layout.latent, layout.latent),
         ]
         if f.flag("latent_moe_use_norm"):
             found.append(Tensors("routed_expert_norm", group, latent, 1, owner))

@@ -118,9 +118,7 @@ def _mixed(layers: object, where: str) -> Layout:
         algorithm = str(entry.get("quant_algo") or "").upper() if isinstance(entry, Mapping) else ""
         stored = ALGORITHMS.get(algorithm)
         if stored is None:
-            raise UnusableInput(
-                f"quantized_layers names {algorithm[:40]!r}, which is not known.", where=where
-            )
+            raise UnusableInput(f"quantized_layers names {algorithm[:40]!r}, which is not known.", where=where)
         found.setdefault(_class_of(str(name)), stored)
     attention = found.pop("attention", BF16)
     return Layout(

@@ -118,14 +118,8 @@ def _experts(config: ModelConfig, moe: tuple[int, ...], layout: Layout) -> tuple
         tensors += gated_mlp(hidden, inner, owner, layout.shared, SHARED_TP, gated=False)
     if latent:
         group, stored = "latent projections", layout.latent
-        tensors.append(
-            Tensors("fc1_latent_proj", group, latent, hidden, owner, stored=stored, resident=stored)
-        )
-        tensors.append(
-            Tensors("fc2_latent_proj", group, hidden, latent, owner, stored=stored, resident=stored)
-        )
+        tensors.append(Tensors("fc1_latent_proj", group, latent, hidden, owner, stored=stored, resident=stored))
+        tensors.append(Tensors("fc2_latent_proj", group, hidden, latent, owner, stored=stored, resident=stored))
     inner = f.integer("moe_intermediate_size", high=MAX_DIM)
-    experts = Experts(
-        moe, config.num_experts, latent or hidden, inner, False, layout.experts, layout.input_scales
-    )
+    experts = Experts(moe, config.num_experts, latent or hidden, inner, False, layout.experts, layout.input_scales)
     return tensors, experts

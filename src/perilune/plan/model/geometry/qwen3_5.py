@@ -46,9 +46,7 @@ def _vision(config: ModelConfig) -> list[Tensors]:
     heads = v.integer("num_heads", high=1 << 16)
     merged = width * v.integer("spatial_merge_size", high=64) ** 2
     out = v.integer("out_hidden_size", high=MAX_DIM)
-    patch = v.integer("in_channels", high=64, default=3) * v.integer(
-        "temporal_patch_size", high=64, default=2
-    )
+    patch = v.integer("in_channels", high=64, default=3) * v.integer("temporal_patch_size", high=64, default=2)
     patch *= v.integer("patch_size", high=1024) ** 2
 
     def part(name: str, rows: int, cols: int, split: Split = WHOLE, count: int = 1) -> Tensors:

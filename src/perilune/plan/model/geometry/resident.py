@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from perilune.errors import UnusableInput
 from perilune.plan.model.geometry.base import Geometry
+from perilune.plan.model.geometry.blocks import QUERY_PROJECTIONS, W_KC
 from perilune.plan.model.geometry.experts import ExpertSlice, resident_slice
 from perilune.plan.model.geometry.shape import ParallelShape, stage_layers
-from perilune.plan.model.geometry.storage import Storage
+from perilune.plan.model.geometry.storage import BF16, Storage
 from perilune.plan.model.geometry.tensors import Tensors
 
 ROUTED = "routed experts"
@@ -60,7 +62,7 @@ def resident_weights(geometry: Geometry, shape: ParallelShape, stage: int = 0) -
 
     Raises Indivisible where the engine could not split the model, and UnusableInput for a stage that is not there.
     """
-    start, end = stage_layers(geometry.num_layers, shape.pp, shape.partition)[stage]
+    start, end = _span(geometry, shape, stage)
     held: dict[str, list[Held]] = {}
     for t in geometry.tensors:
         units = t.owner.held(start, end, stage, shape.pp)
@@ -76,6 +78,34 @@ def resident_weights(geometry: Geometry, shape: ParallelShape, stage: int = 0) -
 def weight_bytes(geometry: Geometry, shape: ParallelShape, stage: int = 0) -> int:
     """Bytes of every weight group of one GPU on one stage."""
     return sum(group.bytes for group in resident_weights(geometry, shape, stage))
+
+
+def replicated_query(geometry: Geometry, shape: ParallelShape, stage: int = 0) -> WeightGroup | None:
+    """The query weights that --dcp-replicate-q-proj gathers over a DCP group, or None where there is nothing to gather.
+
+    They are copied after the pools were sized, so no budget holds them. Only 16-bit query projections are gathered.
+    """
+    if shape.dcp == 1:
+        return None
+    start, end = _span(geometry, shape, stage)
+    parts = []
+    for t in geometry.tensors:
+        if t.group not in ("MLA attention", "absorbed MLA copies") or t.name not in (*QUERY_PROJECTIONS, W_KC):
+            continue
+        units = t.owner.held(start, end, stage, shape.pp)
+        if units and t.resident is BF16:
+            parts.append(Held(t, units, t.split.rows(t.rows, shape, t.name) * shape.dcp, t.cols, BF16))
+    if len(parts) != 2:
+        return None
+    total = sum(part.bytes for part in parts)
+    return WeightGroup("replicated query weights", total, f"gathered over DCP {shape.dcp}", tuple(parts))
+
+
+def _span(geometry: Geometry, shape: ParallelShape, stage: int) -> tuple[int, int]:
+    spans = stage_layers(geometry.num_layers, shape.pp, shape.partition)
+    if not 0 <= stage < len(spans):
+        raise UnusableInput(f"Stage {stage} is not one of {len(spans)}.", where="pipeline stage")
+    return spans[stage]
 
 
 def _group(name: str, parts: tuple[Held, ...], shape: ParallelShape) -> WeightGroup:
@@ -96,19 +126,13 @@ def _experts(geometry: Geometry, shape: ParallelShape, start: int, end: int) -> 
     said = [f"experts over EP {shape.ep}"] if shape.ep > 1 else []
     said += [f"each expert over MoE TP {shape.moe_tp}"] if shape.moe_tp > 1 else []
     sharding = ", ".join(said) or "whole"
-    shape_text = (
-        f"{layers} x {piece.local:,} experts x {experts.matrices} x {piece.hidden:,} x {piece.intermediate:,}"
-    )
+    shape_text = f"{layers} x {piece.local:,} experts x {experts.matrices} x {piece.hidden:,} x {piece.intermediate:,}"
     weights = layers * (piece.weight_bytes + piece.scale_bytes)
     found = [
-        WeightGroup(
-            ROUTED, weights, sharding, text=f"{shape_text} x {piece.storage.per_element} B ({piece.note})"
-        )
+        WeightGroup(ROUTED, weights, sharding, text=f"{shape_text} x {piece.storage.per_element} B ({piece.note})")
     ]
     if piece.bias_bytes:
-        found.append(
-            WeightGroup(BIASES, layers * piece.bias_bytes, sharding, text=_bias_text(geometry, piece, layers))
-        )
+        found.append(WeightGroup(BIASES, layers * piece.bias_bytes, sharding, text=_bias_text(geometry, piece, layers)))
     return found
 
 

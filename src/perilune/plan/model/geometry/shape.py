@@ -7,9 +7,7 @@ from functools import lru_cache
 
 from perilune.errors import Refused, UnusableInput
 
-EXPERT_PARALLEL_A2A = frozenset(
-    {"megamoe", "flashinfer_megamoe", "deepep", "mooncake", "ascend_fuseep", "mori"}
-)
+EXPERT_PARALLEL_A2A = frozenset({"megamoe", "flashinfer_megamoe", "deepep", "mooncake", "ascend_fuseep", "mori"})
 
 
 class Indivisible(Refused):
@@ -45,7 +43,6 @@ class ParallelShape:
     partition: str | None = None  # SGLANG_PP_LAYER_PARTITION
     dp_lm_head: bool = False  # --enable-dp-lm-head: the head is split over attention TP
     embed_replicated: bool = False  # SGLANG_ENABLE_EMBED_REPLICATION
-    replicate_q_proj: bool = False  # --dcp-replicate-q-proj
     moe_dense_tp: int | None = None  # --moe-dense-tp-size
     dense_mlp_attn_tp: bool = False  # --enable-dense-mlp-attn-tp
     shared_experts_tp: int | None = None  # --shared-experts-tp-size, or attention TP when that is enabled
@@ -62,9 +59,7 @@ class ParallelShape:
         for name in ("tp", "pp", "ep", "attn_dp", "attn_cp", "dcp"):
             width = getattr(self, name)
             if not 1 <= width <= 1 << 16:
-                raise UnusableInput(
-                    f"{name} is {width}; it must be from 1 to {1 << 16}.", where="parallel shape"
-                )
+                raise UnusableInput(f"{name} is {width}; it must be from 1 to {1 << 16}.", where="parallel shape")
         for width, what in ((self.attn_dp * self.attn_cp, "attention DP x CP"), (self.ep, "EP")):
             if self.tp % width:
                 raise UnusableInput(f"{what} {width} does not divide TP {self.tp}.", where="parallel shape")
