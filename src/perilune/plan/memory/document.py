@@ -40,6 +40,7 @@ def ledger_json(ledger: Ledger, demand: tuple[int, int] | None) -> dict[str, Any
         "admitted": ledger.admitted,
         "binds": sizing and str(sizing.binds),
         "pp_max_micro_batch_size": sizing and sizing.micro_batch,
+        "draft_pool_tokens": ledger.draft_tokens,
         "stages": [_stage(ledger, stage) for stage in ledger.stages],
         "warnings": list(ledger.warnings),
     }

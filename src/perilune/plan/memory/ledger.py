@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,8 +128,9 @@ class Ledger:
         """Every named figure: the results, their inputs and the ledger's lines (`stage0.` ... under PP)."""
         found = {figure.name: figure for figure in results(self)}
         for stage in self.stages:
-            prefix = f"stage{stage.index}." if len(self.stages) > 1 else ""
-            found |= {prefix + line.name: line for line in self.lines(stage.index)}
+            for line in self.lines(stage.index):
+                name = f"stage{stage.index}.{line.name}" if len(self.stages) > 1 else line.name
+                found[name] = dataclasses.replace(line, name=name)
         return found
 
     def lines(self, stage: int = 0) -> tuple[Figure, ...]:
@@ -146,6 +148,13 @@ class Ledger:
         if self.sizing is None or self.inputs is None:
             return None
         return self.sizing.requests * self.inputs.attn_dp
+
+    @property
+    def draft_tokens(self) -> int | None:
+        """Tokens that a draft's own pool spans; None without speculation."""
+        if self.sizing is None or self.resolved["speculative_algorithm"] is None:
+            return None
+        return self.sizing.logical_tokens
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

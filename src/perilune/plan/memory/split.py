@@ -17,7 +17,7 @@ from perilune.plan.resolve.state import Rejected
 
 RATIO_DIGITS = 4  # significant digits of a ratio worth writing into a command
 LOW_RATIO, HIGH_RATIO = 1e-6, 1e6
-MOST_REQUESTS = 1 << 22
+MOST_REQUESTS = 1 << 44
 
 
 @dataclass(frozen=True, slots=True)
