@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perilune.errors import UnusableInput
 from perilune.plan.resolve import machine
 from perilune.plan.resolve.state import Resolution
 
@@ -21,14 +20,9 @@ def hidden_states_mode(r: Resolution) -> None:
 def missing_defaults(r: Resolution) -> None:
     """Fill in tokenizer, served name, device and the draft's quantization; `unquant` becomes unset.
 
-    The engine also draws a random seed. That is left unset here: it is a new number on every start.
+    The engine also draws a random seed, left unset here: it is a new number on every start. ModelScope
+    (SGLANG_USE_MODELSCOPE) only changes where a model comes from: its paths stay as written.
     """
-    if r.flag_env("SGLANG_USE_MODELSCOPE"):
-        raise UnusableInput(
-            "Downloads from ModelScope are not modelled.",
-            where="SGLANG_USE_MODELSCOPE",
-            fix="Unset it and give --model-path a hub id or a local directory.",
-        )
     for name in ("tokenizer_path", "served_model_name"):
         if r[name] is None:
             r.set(name, r["model_path"], "the model path by default")
