@@ -22,6 +22,7 @@ def pool_findings(
         basic.request_limit(found),
         basic.concurrency(server, found, workload, measured),
         basic.boot_warnings(found),
+        basic.stale_environment(server),
         basic.unpublished(pool),
     )
     return by_severity([finding for rule in rules for finding in rule])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perilune.facts.flags import renames
 from perilune.plan.deployment import Pool, Workload
 from perilune.plan.memory import Demand, Ledger, Measured
 from perilune.plan.memory.levers import advise
@@ -100,6 +101,23 @@ def _advice(server: Server, found: Ledger, demand: Demand, measured: Measured | 
     ends = "" if advice.reached else f" Even so no split of this hardware admits {demand.concurrency}."
     head = f"No split of this memory admits it (at most {split.most})."
     return f"{head} Levers, cheapest first, with what each admits: {steps}.{ends}" if steps else head + ends
+
+
+def stale_environment(server: Server) -> Iterator[Finding]:
+    """Variables that this engine no longer reads, though recipes and scripts still set them."""
+    known = {rename.old: rename for rename in renames().environment}
+    for name, text in server.environment.items():
+        rename = known.get(name)
+        if rename is None or rename.status != "gone":
+            continue
+        yield Finding(
+            "stale-environment",
+            "advice",
+            f"{ENGINE} does not read {name}={text}.",
+            f"Use {rename.to} instead." if rename.to else "Leave it out.",
+            (name,),
+            rename.source,
+        )
 
 
 def unpublished(pool: Pool) -> Iterator[Finding]:

@@ -12,6 +12,8 @@ from perilune.plan.server import Server
 
 Edit = Callable[[Server, Ledger], Server]
 MOST_EDITS = 4
+MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
+NO_ROOM = r"Loaded weights leave no GPU memory|Not enough GPU memory for hybrid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,30 @@ def _unset(*flags: str) -> Edit:
     return edit
 
 
+def _raise_fraction(server: Server, found: Ledger) -> Server:
+    """The least memory fraction, in hundredths, at which the pools fit."""
+    was = found.resolved
+    start = int(float(was["mem_fraction_static"] or 0) * 100) + 1
+    for hundredths in range(start, MOST_FRACTION + 1):
+        tried = server.set("--mem-fraction-static", f"{hundredths / 100:.2f}")
+        if ledger(resolve(tried, was.platform, model=was.model, draft=was.draft)).boots:
+            return tried
+    return server
+
+
 def _longer_ring(server: Server, found: Ledger) -> Server:
     draft = int(found.resolved["speculative_num_draft_tokens"] or 1)
     return server.set("--linear-replayssm-cache-len", 1 << (2 * draft - 1).bit_length())
+
+
+SHARED_WHOLE = "SGLANG_K3_SHARED_EXPERTS_ATTN_TP"
+
+
+def _split_shared(server: Server, _: Ledger) -> Server:
+    """Say with flags what two variables said to the image the recipe was written for."""
+    if SHARED_WHOLE not in server.environment:
+        return server
+    return server.set("--enable-shared-experts-attn-tp").set("--enable-dense-mlp-attn-tp")
 
 
 def _known(error: str, says: str, edit: Edit) -> _Known:
@@ -54,6 +77,12 @@ def _known(error: str, says: str, edit: Edit) -> _Known:
 
 
 KNOWN = (
+    _known(
+        NO_ROOM,
+        "add --enable-shared-experts-attn-tp and --enable-dense-mlp-attn-tp",
+        _split_shared,
+    ),
+    _known(NO_ROOM, "raise --mem-fraction-static", _raise_fraction),
     _known(
         r"with dp attention requires --enable-dp-lm-head",
         "add --enable-dp-lm-head",
@@ -119,12 +148,17 @@ KNOWN = (
 def correct(server: Server, found: Ledger, measured: Measured | None = None) -> Correction | None:
     """The nearest server that boots, by at most four known edits; None where no known edit helps."""
     edits: list[str] = []
+    tried: list[str] = []
     while not found.boots and len(edits) < MOST_EDITS:
         error = found.error or found.allocation_error or ""
-        remedy = next((k for k in KNOWN if k.error.search(error) and k.says not in edits), None)
+        remedy = next((k for k in KNOWN if k.error.search(error) and k.says not in tried), None)
         if remedy is None:
             return None
-        server = remedy.edit(server, found)
+        tried.append(remedy.says)
+        edited = remedy.edit(server, found)
+        if edited == server:
+            continue
+        server = edited
         edits.append(remedy.says)
         was = found.resolved
         found = ledger(resolve(server, was.platform, model=was.model, draft=was.draft), measured)
