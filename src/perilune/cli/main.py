@@ -71,6 +71,15 @@ def main() -> NoReturn:
     except RecursionError:
         click.echo("perilune: the input is nested too deeply to read.", err=True)
         sys.exit(2)
+    except Exception as error:
+        if os.environ.get("PERILUNE_DEBUG"):
+            raise
+        click.echo(
+            f"perilune: a defect of perilune itself ({type(error).__name__}: {error}). "
+            "Run again with PERILUNE_DEBUG=1 and report what it prints.",
+            err=True,
+        )
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def _print(
 
     isl, osl = demand or (None, None)
     asked = Workload(isl, osl, concurrency)
-    findings = [*basic.refused(server, found, measured), *basic.concurrency(server, found, asked, measured)]
+    findings = [*basic.refused(server, found), *basic.concurrency(server, found, asked, measured)]
     findings += basic.boot_warnings(found)
     if findings:
         from perilune.cli.findings_view import print_findings

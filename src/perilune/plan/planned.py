@@ -42,7 +42,7 @@ class PlannedPool:
     @cached_property
     def correction(self) -> Correction | None:
         """A variant that boots, where this one does not and a known edit helps."""
-        return None if self.ledger.boots else correct(self.server, self.ledger, self.measured)
+        return None if self.ledger.boots else correct(self.server, self.ledger)
 
     def to_json(self) -> dict[str, Any]:
         """The pool of the contract: role, nodes, gpus, command as argv per node, env, memory."""

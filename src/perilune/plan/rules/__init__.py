@@ -17,8 +17,8 @@ def pool_findings(
 ) -> list[Finding]:
     """Everything to say of one pool: `server` is its head's command, `found` that command's ledger."""
     rules = (
-        basic.refused(server, found, measured),
-        basic.rewritten(found),
+        basic.refused(server, found),
+        basic.rewritten(server, found),
         basic.request_limit(found),
         basic.concurrency(server, found, workload, measured),
         basic.boot_warnings(found),

@@ -8,6 +8,8 @@ from perilune.facts.flags import renames
 from perilune.plan.deployment import Pool, Workload
 from perilune.plan.memory import Demand, Ledger, Measured
 from perilune.plan.memory.levers import advise
+from perilune.plan.resolve import resolve
+from perilune.plan.resolve.state import Rewrite
 from perilune.plan.rules.corrections import correct
 from perilune.plan.rules.finding import Finding
 from perilune.plan.server import Server
@@ -15,12 +17,12 @@ from perilune.plan.server import Server
 ENGINE = "SGLang 0.5.23"
 
 
-def refused(server: Server, found: Ledger, measured: Measured | None = None) -> Iterator[Finding]:
+def refused(server: Server, found: Ledger) -> Iterator[Finding]:
     """The engine does not boot with this command."""
     if found.boots:
         return
     error = found.error or found.allocation_error or ""
-    better = correct(server, found, measured)
+    better = correct(server, found)
     yield Finding(
         "engine-refuses",
         "error",
@@ -30,7 +32,7 @@ def refused(server: Server, found: Ledger, measured: Measured | None = None) -> 
     )
 
 
-def rewritten(found: Ledger) -> Iterator[Finding]:
+def rewritten(server: Server, found: Ledger) -> Iterator[Finding]:
     """The engine changes what was written."""
     last = {r.field: r for r in found.resolved.rewrites if r.field in found.resolved.given}
     for rewrite in last.values():
@@ -38,11 +40,24 @@ def rewritten(found: Ledger) -> Iterator[Finding]:
         yield Finding(
             "rewritten",
             "rewrite",
-            f"The engine changes {flag} from {rewrite.before} to {rewrite.after}: {rewrite.reason}",
-            f"Write {flag} {rewrite.after}, or leave it out.",
+            f"The engine changes {flag} from {_shown(rewrite.before)} to {_shown(rewrite.after)}: {rewrite.reason}",
+            f"Write {flag} {rewrite.after}." if _stays(server, found, flag, rewrite) else "",
             (flag,),
             ENGINE,
         )
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else str(value)
+
+
+def _stays(server: Server, found: Ledger, flag: str, rewrite: Rewrite) -> bool:
+    """Whether writing the engine's own value would be left alone."""
+    if not isinstance(rewrite.after, str | int | float) or isinstance(rewrite.after, bool):
+        return False
+    was = found.resolved
+    resolved = resolve(server.set(flag, rewrite.after), was.platform, model=was.model, draft=was.draft)
+    return resolved.accepted and bool(resolved[rewrite.field] == rewrite.after)
 
 
 def request_limit(found: Ledger) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perilune.plan.memory import Ledger, Measured, ledger
+from perilune.plan.memory import Basis, Ledger, Measured, ledger
 from perilune.plan.resolve import resolve
 from perilune.plan.server import Server
 
@@ -48,11 +48,10 @@ def _unset(*flags: str) -> Edit:
 
 def _raise_fraction(server: Server, found: Ledger) -> Server:
     """The least memory fraction, in hundredths, at which the pools fit."""
-    was = found.resolved
-    start = int(float(was["mem_fraction_static"] or 0) * 100) + 1
+    start = int(float(found.resolved["mem_fraction_static"] or 0) * 100) + 1
     for hundredths in range(start, MOST_FRACTION + 1):
         tried = server.set("--mem-fraction-static", f"{hundredths / 100:.2f}")
-        if ledger(resolve(tried, was.platform, model=was.model, draft=was.draft)).boots:
+        if again(tried, found).boots:
             return tried
     return server
 
@@ -145,7 +144,14 @@ KNOWN = (
 )
 
 
-def correct(server: Server, found: Ledger, measured: Measured | None = None) -> Correction | None:
+def again(server: Server, found: Ledger) -> Ledger:
+    """The ledger of an edited server, on the machine and with the boot-log figures of `found`."""
+    was, memory = found.resolved, found.memory
+    measured = Measured(memory.before_gib, memory.free_gib) if memory and memory.basis is Basis.EXACT else None
+    return ledger(resolve(server, was.platform, model=was.model, draft=was.draft), measured)
+
+
+def correct(server: Server, found: Ledger) -> Correction | None:
     """The nearest server that boots, by at most four known edits; None where no known edit helps."""
     edits: list[str] = []
     tried: list[str] = []
@@ -160,6 +166,5 @@ def correct(server: Server, found: Ledger, measured: Measured | None = None) -> 
             continue
         server = edited
         edits.append(remedy.says)
-        was = found.resolved
-        found = ledger(resolve(server, was.platform, model=was.model, draft=was.draft), measured)
+        found = again(server, found)
     return Correction(server, tuple(edits)) if found.boots else None
