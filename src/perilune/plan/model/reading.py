@@ -41,7 +41,7 @@ def parse_config(raw: object, where: str) -> ModelConfig:
         raise UnusableInput("architectures must be a list that names the model class.", where=where)
     config = ModelConfig(where, raw)
     _ = (config.layers, config.hidden_size, config.vocab_size, config.num_heads, config.num_kv_heads)
-    _ = (config.head_dim, config.context_length, config.num_experts)
+    _ = (config.is_mla or config.head_dim, config.context_length, config.num_experts)
     return config
 
 
