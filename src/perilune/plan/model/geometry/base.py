@@ -10,7 +10,7 @@ from perilune.plan.model.config import ModelConfig
 from perilune.plan.model.geometry.cache import Cache
 from perilune.plan.model.geometry.experts import Experts
 from perilune.plan.model.geometry.state import StateShape
-from perilune.plan.model.geometry.tensors import Tensors
+from perilune.plan.model.geometry.tensors import Tensors, Units
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,7 @@ class Geometry:
     linear_layers: tuple[int, ...]  # recurrent layers, which hold state
     full_layers: tuple[int, ...]  # layers that hold KV
     tensors: tuple[Tensors, ...]
+    units: tuple[Units, ...] = ()  # heads and groups, which no split may cut
     experts: Experts | None = None
     state: StateShape | None = None
     cache: Cache | None = None

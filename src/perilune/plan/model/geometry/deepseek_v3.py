@@ -21,7 +21,7 @@ from perilune.plan.model.geometry.cache import LatentCache
 from perilune.plan.model.geometry.experts import Experts
 from perilune.plan.model.geometry.kimi_k3 import moe_layers
 from perilune.plan.model.geometry.layout import layout_of
-from perilune.plan.model.geometry.tensors import Owner, rotary_table
+from perilune.plan.model.geometry.tensors import Owner, Units, rotary_table
 
 ARCHITECTURES = ("DeepseekV3ForCausalLM",)
 DENSE_OR_WHOLE = ("dense TP or whole", "dense MLP")
@@ -52,6 +52,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=(),
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=(Units(latent.heads, "attention TP", "MLA heads"),),
         experts=Experts(moe, config.num_experts, hidden, inner, True, layout.experts, layout.input_scales),
         cache=LatentCache(latent.kv_rank, latent.rope),
         excluded="the MTP layer",

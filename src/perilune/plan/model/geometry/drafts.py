@@ -19,7 +19,7 @@ from perilune.plan.model.geometry.blocks import (
     mla,
 )
 from perilune.plan.model.geometry.cache import Cache, HeadCache, LatentCache
-from perilune.plan.model.geometry.tensors import LAST, WHOLE, Owner, Tensors, rotary_table
+from perilune.plan.model.geometry.tensors import LAST, WHOLE, Owner, Tensors, Units, rotary_table
 
 ARCHITECTURES = (
     "DSparkDraftModel",
@@ -54,6 +54,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=(),
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=(Units(config.num_heads, OVER, "attention heads"),),
         cache=cache,
         excluded="a copy of the target's embedding, where the checkpoint holds one",
         source="SGLang 0.5.23 models/dspark.py and dflash.py",

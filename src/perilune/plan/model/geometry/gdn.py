@@ -31,6 +31,7 @@ from perilune.plan.model.geometry.tensors import (
     Owner,
     Split,
     Tensors,
+    Units,
     rotary_table,
 )
 
@@ -58,6 +59,12 @@ class Gdn:
         if sizes.value_heads % sizes.key_heads:
             raise f.bad("linear_num_key_heads", f"is {sizes.key_heads}, which does not divide the value heads")
         return sizes
+
+    def units(self, config: ModelConfig) -> tuple[Units, ...]:
+        """Heads that no split may cut."""
+        over = "attention TP"
+        heads = Units(config.num_heads, over, "attention heads")
+        return Units(self.key_heads, over, "key heads"), Units(self.value_heads, over, "value heads"), heads
 
     @property
     def state(self) -> StateShape:

@@ -27,7 +27,7 @@ from perilune.plan.model.geometry.kimi_k3 import moe_layers
 from perilune.plan.model.geometry.layout import layout_of
 from perilune.plan.model.geometry.state import StateShape
 from perilune.plan.model.geometry.storage import F32, Storage
-from perilune.plan.model.geometry.tensors import ATTN_COLS, ATTN_ROWS, EVERY, WHOLE, Owner, Split, Tensors
+from perilune.plan.model.geometry.tensors import ATTN_COLS, ATTN_ROWS, EVERY, WHOLE, Owner, Split, Tensors, Units
 
 ARCHITECTURES = ("Glm5NextForConditionalGeneration",)
 DENSE_OR_WHOLE = ("dense TP or whole", "dense MLP")
@@ -69,6 +69,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=config.linear_layers,
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=(Units(sizes.heads, "attention TP", "KDA heads"), Units(latent.heads, "attention TP", "MLA heads")),
         experts=Experts(moe, config.num_experts, hidden, inner, True, layout.experts, layout.input_scales),
         state=StateShape("kda", sizes.heads, sizes.dim, sizes.heads, sizes.dim, sizes.kernel),
         cache=LatentCache(

@@ -26,7 +26,7 @@ from perilune.plan.model.geometry.experts import Experts
 from perilune.plan.model.geometry.layout import Layout, layout_of
 from perilune.plan.model.geometry.state import StateShape
 from perilune.plan.model.geometry.storage import BF16, F32
-from perilune.plan.model.geometry.tensors import ATTN_COLS, ATTN_ROWS, EVERY, LAST, WHOLE, Owner, Tensors
+from perilune.plan.model.geometry.tensors import ATTN_COLS, ATTN_ROWS, EVERY, LAST, WHOLE, Owner, Tensors, Units
 
 ARCHITECTURES = ("KimiK3ForConditionalGeneration", "KimiK3LinearForCausalLM")
 A_LOG_STORED = 128  # the checkpoint pads A_log to the head dimension
@@ -69,6 +69,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=config.linear_layers,
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=(Units(sizes.heads, "attention TP", "KDA heads"), Units(latent.heads, "attention TP", "MLA heads")),
         experts=experts,
         state=StateShape("kda", sizes.heads, sizes.dim, sizes.heads, sizes.dim, sizes.kernel),
         cache=LatentCache(latent.kv_rank, latent.rope),

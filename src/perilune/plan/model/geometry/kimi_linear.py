@@ -24,7 +24,7 @@ from perilune.plan.model.geometry.kimi_k3 import kda_sizes, moe_layers
 from perilune.plan.model.geometry.layout import layout_of
 from perilune.plan.model.geometry.state import StateShape
 from perilune.plan.model.geometry.storage import BF16, F32
-from perilune.plan.model.geometry.tensors import EMBEDDING_TP, TP_COLS, TP_ROWS, WHOLE, Owner, Tensors
+from perilune.plan.model.geometry.tensors import EMBEDDING_TP, TP_COLS, TP_ROWS, WHOLE, Owner, Tensors, Units
 
 ARCHITECTURES = ("KimiLinearForCausalLM",)
 
@@ -61,6 +61,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=config.linear_layers,
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=(Units(sizes.heads, "TP", "KDA heads"), Units(latent.heads, "attention TP", "MLA heads")),
         experts=experts,
         state=StateShape("kda", sizes.heads, sizes.dim, sizes.heads, sizes.dim, sizes.kernel),
         cache=LatentCache(latent.kv_rank, latent.rope),

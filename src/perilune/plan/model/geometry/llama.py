@@ -7,7 +7,7 @@ from perilune.plan.model.geometry.base import Geometry
 from perilune.plan.model.geometry.blocks import MAX_DIM, gated_mlp, grouped_query, layer_norms, token_tables
 from perilune.plan.model.geometry.cache import HeadCache
 from perilune.plan.model.geometry.layout import layout_of
-from perilune.plan.model.geometry.tensors import EMBEDDING_TP, Owner, rotary_table
+from perilune.plan.model.geometry.tensors import EMBEDDING_TP, Owner, Units, rotary_table
 
 ARCHITECTURES = ("LlamaForCausalLM",)
 
@@ -30,6 +30,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=(),
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=(Units(config.num_heads, "TP", "attention heads"),),
         cache=HeadCache(config.num_kv_heads, config.head_dim, config.head_dim),
         source="SGLang 0.5.23 models/llama.py",
     )

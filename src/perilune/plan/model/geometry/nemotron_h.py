@@ -24,7 +24,7 @@ from perilune.plan.model.geometry.experts import Experts
 from perilune.plan.model.geometry.layout import Layout, layout_of
 from perilune.plan.model.geometry.state import StateShape
 from perilune.plan.model.geometry.storage import F32, Storage
-from perilune.plan.model.geometry.tensors import ATTN_COLS, ATTN_ROWS, Owner, Split, Tensors
+from perilune.plan.model.geometry.tensors import ATTN_COLS, ATTN_ROWS, Owner, Split, Tensors, Units
 
 ARCHITECTURES = ("NemotronHForCausalLM",)
 
@@ -49,6 +49,12 @@ class Mamba2:
             state=f.integer("ssm_state_size", high=1 << 16),
             kernel=f.integer("conv_kernel", low=2, high=64),
         )
+
+    def units(self, config: ModelConfig) -> tuple[Units, ...]:
+        """Heads and groups that no split may cut; a single group is kept whole on every GPU instead."""
+        over = "attention TP"
+        heads = Units(self.heads, over, "Mamba2 heads"), Units(config.num_heads, over, "attention heads")
+        return heads if self.groups == 1 else (*heads, Units(self.groups, over, "Mamba2 groups"))
 
 
 def build(config: ModelConfig) -> Geometry:
@@ -78,6 +84,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=config.linear_layers,
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=sizes.units(config),
         experts=experts,
         state=StateShape("mamba2", sizes.heads, sizes.dim, sizes.groups, sizes.state, sizes.kernel),
         cache=HeadCache(config.num_kv_heads, config.head_dim, config.head_dim),

@@ -20,6 +20,7 @@ def build(config: ModelConfig) -> Geometry:
         linear_layers=config.linear_layers,
         full_layers=config.full_layers,
         tensors=tuple(tensors),
+        units=sizes.units(config),
         experts=experts,
         state=sizes.state,
         cache=HeadCache(config.num_kv_heads, config.head_dim, config.head_dim),

@@ -63,6 +63,8 @@ def resident_weights(geometry: Geometry, shape: ParallelShape, stage: int = 0) -
     Raises Indivisible where the engine could not split the model, and UnusableInput for a stage that is not there.
     """
     start, end = _span(geometry, shape, stage)
+    for unit in geometry.units:
+        unit.check(shape)
     held: dict[str, list[Held]] = {}
     for t in geometry.tensors:
         units = t.owner.held(start, end, stage, shape.pp)

@@ -122,6 +122,20 @@ _WIDTHS: dict[str, Callable[[ParallelShape], int]] = {
     "encoder TP": lambda shape: 1 if shape.encoder_dp else shape.attn_tp,
 }
 
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Things that one GPU holds whole, such as heads: their number must divide by what they are split over."""
+
+    count: int
+    over: str
+    what: str
+
+    def check(self, shape: ParallelShape) -> None:
+        """Raise Indivisible when a GPU would get a part of one."""
+        divide(self.count, _WIDTHS[self.over](shape), self.what)
+
+
 WHOLE = Split("none", "every GPU")
 ATTN_ROWS = Split("rows", "attention TP")
 ATTN_COLS = Split("cols", "attention TP")
