@@ -66,9 +66,7 @@ class Server:
                 )
             server = cls._from_form(read, exported)
         if server is None:
-            raise UnusableInput(
-                "It is empty.", where="command line", fix="Give `sglang serve` and its flags."
-            )
+            raise UnusableInput("It is empty.", where="command line", fix="Give `sglang serve` and its flags.")
         return server
 
     @classmethod
@@ -178,9 +176,7 @@ def _value_words(value: Value) -> tuple[str, ...]:
 
 def _groups(argv: Sequence[str]) -> list[Sequence[str]]:
     """The words of an argument list, one flag with its values a group."""
-    starts = sorted(
-        {0, *(found.position for found in occurrences(argv)), *(f.end for f in occurrences(argv))}
-    )
+    starts = sorted({0, *(found.position for found in occurrences(argv)), *(f.end for f in occurrences(argv))})
     ends = [*starts[1:], len(argv)]
     return [argv[start:end] for start, end in zip(starts, ends, strict=True) if start < end]
 
@@ -188,9 +184,7 @@ def _groups(argv: Sequence[str]) -> list[Sequence[str]]:
 def _exports(statement: Statement) -> list[Assignment]:
     pairs = [form.assignment(word) for word in statement.words[1:]]
     if None in pairs:
-        raise UnusableInput(
-            "An export line may only hold NAME=VALUE.", where=f"command line, line {statement.line}"
-        )
+        raise UnusableInput("An export line may only hold NAME=VALUE.", where=f"command line, line {statement.line}")
     return [pair for pair in pairs if pair is not None]
 
 
