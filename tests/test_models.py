@@ -141,6 +141,24 @@ class TestWhatAConfigSays:
         assert (c.linear_kind, len(c.linear_layers), len(c.full_layers)) == (kind, linear, full)
         assert (c.is_mla, c.is_multimodal, c.num_experts, c.quant_method) == (mla, multimodal, experts, method)
 
+    @pytest.mark.parametrize(
+        ("architecture", "fields", "mla", "multimodal"),
+        [
+            ("DeepseekV32ForCausalLM", {}, True, False),
+            ("PixtralForConditionalGeneration", {}, False, True),
+            ("PixtralForConditionalGeneration", {"kv_lora_rank": 512}, True, True),
+            ("DeepseekVL2ForCausalLM", {}, True, True),
+            ("DeepseekVL2ForCausalLM", {"use_mla": False}, False, True),
+            ("SomethingForCausalLM", {}, False, False),
+            ("SomethingForCausalLM", {"text_config": {"hidden_size": 1}}, False, True),
+        ],
+    )
+    def test_attention_and_modality_by_architecture(
+        self, architecture: str, fields: dict[str, Any], mla: bool, multimodal: bool
+    ) -> None:
+        config = ModelConfig("config.json", {"architectures": [architecture], **fields})
+        assert (config.is_mla, config.is_multimodal) == (mla, multimodal)
+
     def test_kimi_k3_places_its_latent_attention_every_fourth_layer_and_last(self) -> None:
         assert known_config(K3).full_layers == (*range(3, 92, 4), 92)
 

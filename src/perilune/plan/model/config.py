@@ -9,35 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from perilune.facts.models import Model, Quantization, find
+from perilune.plan.model import architectures
 from perilune.plan.model.fields import Fields
 from perilune.plan.model.layers import LayerPlan, plan_layers
 
 MAX_HEADS = 1 << 16
-
-MLA_ARCHITECTURES = frozenset(
-    {
-        "DeepseekV2ForCausalLM",
-        "DeepseekV3ForCausalLM",
-        "DeepseekV32ForCausalLM",
-        "DeepseekV3ForCausalLMNextN",
-        "GlmMoeDsaForCausalLM",
-        "Glm5NextForConditionalGeneration",
-        "KimiK25ForConditionalGeneration",
-        "KimiK3ForConditionalGeneration",
-        "KimiK3LinearForCausalLM",
-        "KimiLinearForCausalLM",
-    }
-)
-MULTIMODAL_ARCHITECTURES = frozenset(
-    {
-        "Glm5NextForConditionalGeneration",
-        "KimiK25ForConditionalGeneration",
-        "KimiK3ForConditionalGeneration",
-        "Qwen3_5ForConditionalGeneration",
-        "Qwen3_5MoeForConditionalGeneration",
-    }
-)
-DRAFT_ARCHITECTURES = frozenset({"DSparkDraftModel", "K3DSparkModel", "DFlashDraftModel"})
 
 _CONTEXT_KEYS = (
     "max_sequence_length",
@@ -88,22 +64,27 @@ class ModelConfig:
     @property
     def is_draft(self) -> bool:
         """Whether this is a speculative draft that only runs beside a target."""
-        return self.architecture in DRAFT_ARCHITECTURES
+        return self.architecture in architectures.DRAFTS
 
     @property
     def is_mla(self) -> bool:
         """Whether the engine's full attention is MLA (one latent per token) and not per-head KV."""
-        return self.architecture in MLA_ARCHITECTURES
+        name = self.architecture
+        if name in architectures.MLA_WITH_A_LATENT:
+            return self.fields.has("kv_lora_rank")
+        if name in architectures.MLA_UNLESS_TOLD:
+            return self.text.get("use_mla", True) is not False
+        return name in architectures.MLA
 
     @property
     def is_multimodal(self) -> bool:
-        """Whether the engine treats the model as multimodal: by architecture, also when serving text only."""
-        return self.architecture in MULTIMODAL_ARCHITECTURES
+        """Whether the engine treats the model as multimodal: by architecture or by a text section of its own."""
+        return self.architecture in architectures.MULTIMODAL or self.text is not self.raw
 
     @property
     def is_kimi_k3(self) -> bool:
         """Whether the engine's Kimi-K3 rules apply."""
-        return self.architecture in ("KimiK3ForConditionalGeneration", "KimiK3LinearForCausalLM")
+        return self.architecture in architectures.KIMI_K3
 
     @cached_property
     def context_length(self) -> int:
