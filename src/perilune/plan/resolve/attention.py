@@ -138,20 +138,21 @@ def _drop_graphs_of_plain_torch(r: Resolution) -> None:
         )
 
 
-def _users_of(r: Resolution, backend: str) -> bool:
+def _is_used(r: Resolution, backend: str) -> bool:
     """Whether a field that the engine looks at for `backend` names it."""
-    names = ["attention_backend", "decode_attention_backend"]
-    if backend not in ("flashmla", "trtllm_mla"):
-        names.append("prefill_attention_backend")
-    if backend == "trtllm_mha":
-        names.append("speculative_draft_attention_backend")
-    return any(r[name] == backend for name in names)
+    if backend in (r["attention_backend"], r["decode_attention_backend"]):
+        return True
+    if backend in ("flashmla", "trtllm_mla"):
+        return False
+    if r["prefill_attention_backend"] == backend:
+        return True
+    return backend == "trtllm_mha" and r["speculative_draft_attention_backend"] == backend
 
 
 def _fit_page_size(r: Resolution) -> None:
     for backend, sizes in PAGE_SIZES.items():
         page = r["page_size"]
-        if not _users_of(r, backend) or page in sizes:
+        if not _is_used(r, backend) or page in sizes:
             continue
         known = " or ".join(str(size) for size in sizes)
         r.warn(f"{backend} has pages of {known} tokens; the page size is 64 instead of {page}.")
@@ -159,19 +160,18 @@ def _fit_page_size(r: Resolution) -> None:
 
 
 def _check_trtllm_mla(r: Resolution) -> None:
-    if not _users_of(r, "trtllm_mla"):
+    if not _is_used(r, "trtllm_mla"):
         return
     if not machine.is_sm100(r.platform):
         raise r.reject(
-            "TRTLLM MLA backend is only supported on Blackwell GPUs (SM100/SM12x). "
-            "Please use a different backend."
+            "TRTLLM MLA backend is only supported on Blackwell GPUs (SM100/SM12x). Please use a different backend."
         )
     if r["kv_cache_dtype"] not in ("fp8_e4m3", "bf16", "auto"):
         raise r.reject("TensorRT-LLM MLA backend only supports kv-cache-dtype of fp8_e4m3, bf16, or auto.")
 
 
 def _settle_cutedsl_mla(r: Resolution) -> None:
-    if not _users_of(r, "cutedsl_mla"):
+    if not _is_used(r, "cutedsl_mla"):
         return
     if r["prefill_attention_backend"] == "cutedsl_mla":
         raise r.reject("CuteDSL MLA only supports decoding for now", error="AssertionError")
@@ -207,7 +207,7 @@ def _check_trtllm_mha(r: Resolution) -> None:
 
 def _fit_fa4_page(r: Resolution) -> None:
     chain = (r["speculative_eagle_topk"] or 0) <= 1
-    if _users_of(r, "fa4") and not r.model.is_mla and machine.is_sm100(r.platform) and chain:
+    if _is_used(r, "fa4") and not r.model.is_mla and machine.is_sm100(r.platform) and chain:
         r.warn(f"fa4 has pages of 128 tokens; the page size is 128 instead of {r['page_size']}.")
         r.set("page_size", 128, "fa4 has pages of 128 tokens for per-head KV.")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal
 
 from perilune.errors import UnusableInput
@@ -54,12 +54,6 @@ class GraphConfig:
     prefill_default: str = field(compare=False, default=DISABLED)
     locked: frozenset[tuple[str, str]] = field(compare=False, default=frozenset())
 
-    @classmethod
-    def default(cls, *, cuda: bool) -> GraphConfig:
-        """Full decode graphs everywhere; breakable prefill graphs on CUDA only."""
-        prefill = BREAKABLE if cuda else DISABLED
-        return cls(PhaseGraph(FULL), PhaseGraph(prefill), prefill_default=prefill)
-
     def with_phase(self, phase: Phase, **changes: Any) -> GraphConfig:
         """A copy with some settings of one phase changed."""
         changed = replace(getattr(self, phase), **changes)
@@ -67,6 +61,8 @@ class GraphConfig:
 
     def with_locked(self, settings: Mapping[tuple[Phase, str], Any]) -> GraphConfig:
         """A copy with settings that the user fixed."""
+        if not settings:
+            return self
         decode = {name: value for (phase, name), value in settings.items() if phase == "decode"}
         prefill = {name: value for (phase, name), value in settings.items() if phase == "prefill"}
         return replace(
@@ -82,6 +78,13 @@ class GraphConfig:
             "decode": self.decode.changed_from(PhaseGraph(FULL)),
             "prefill": self.prefill.changed_from(PhaseGraph(self.prefill_default)),
         }
+
+
+@cache
+def default_graphs(*, cuda: bool) -> GraphConfig:
+    """Full decode graphs everywhere; breakable prefill graphs on CUDA only."""
+    prefill = BREAKABLE if cuda else DISABLED
+    return GraphConfig(PhaseGraph(FULL), PhaseGraph(prefill), prefill_default=prefill)
 
 
 @lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ from perilune.plan.resolve.graph_config import (
     PHASES,
     GraphConfig,
     Phase,
+    default_graphs,
     prefill_sizes,
 )
 from perilune.plan.resolve.state import Resolution
@@ -62,7 +63,7 @@ def disable_graphs(r: Resolution, reason: str) -> None:
 
 def cuda_graph_config(r: Resolution) -> None:
     """Read the graph flags (JSON wins over flags, flags over switches); drop what cannot be captured."""
-    default = GraphConfig.default(cuda=machine.is_cuda(r.platform))
+    default = default_graphs(cuda=machine.is_cuda(r.platform))
     r.values["cuda_graph_config"] = default.with_locked(_fixed_by_user(r))
     _disable_incompatible_prefill(r)
     _align_for_deepep(r)
@@ -70,9 +71,7 @@ def cuda_graph_config(r: Resolution) -> None:
     for phase in PHASES:
         backend = getattr(r["cuda_graph_config"], phase).backend
         if backend not in BACKENDS:
-            raise r.reject(
-                f"--cuda-graph-config[{phase}].backend={backend!r} not allowed; allowed: {BACKENDS}"
-            )
+            raise r.reject(f"--cuda-graph-config[{phase}].backend={backend!r} not allowed; allowed: {BACKENDS}")
     if r["cuda_graph_config"].prefill.backend == FULL:
         r.warn("Full prefill graphs are experimental; breakable ones are meant for production.")
 
@@ -115,8 +114,7 @@ def prefill_max_context(r: Resolution) -> None:
     context = engine_model(r).context_length
     if aligned > context > 0:
         raise r.reject(
-            "--cuda-graph-prefill-max-context exceeds the model context length: "
-            f"aligned size {aligned} > {context}"
+            f"--cuda-graph-prefill-max-context exceeds the model context length: aligned size {aligned} > {context}"
         )
     set_phase(r, "prefill", f"Whole pages of {page} tokens.", max_context_size=aligned)
 

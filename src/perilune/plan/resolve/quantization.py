@@ -102,7 +102,7 @@ def effective_method(r: Resolution) -> str | None:
     method = asked.lower() if asked else None
     if declared is not None:
         declared = declared or method or ""
-        override = _override(r.model, declared, method) if method != ONLINE_REQUANTIZATION else None
+        override = _override(r, declared, method) if method != ONLINE_REQUANTIZATION else None
         if override is not None:
             method = declared = override
         if method is None:
@@ -146,10 +146,13 @@ def _modelopt_method(section: Mapping[str, Any]) -> str | None:
     return {"FP8": "modelopt_fp8", "MXFP8": "mxfp8"}.get(algorithm)
 
 
-def _override(model: ModelConfig, declared: str, asked: str | None) -> str | None:
+def _override(r: Resolution, declared: str, asked: str | None) -> str | None:
     """A checkpoint format that wins over what was asked, or an asked method that reads any format."""
+    if asked == "moe_wna16" and machine.is_npu(r.platform):
+        text = 'NPU hardware does not support "get_min_capability" feature.'
+        raise r.reject(text, error="NotImplementedError")
     if asked != "nvfp4_online":
-        algorithm = str((model.quantization_config or {}).get("quant_algo", "")).upper()
+        algorithm = str((r.model.quantization_config or {}).get("quant_algo", "")).upper()
         if asked == "modelopt" and algorithm in MODELOPT_ALGORITHMS:
             return MODELOPT_ALGORITHMS[algorithm]
         if declared in ("modelopt_fp8", "modelopt_fp4"):
