@@ -57,11 +57,13 @@ def judge_flags(case):
 
     def run():
         parser = sgcommon.real_parser()
+        unwritten = vars(parser.parse_args(["--model-path", "x"]))
         verdicts = []
         for words in case["lines"]:
             try:
                 stored = vars(parser.parse_args(["--model-path", "x", *words]))
-                verdicts.append({"accepted": True, "stored": sgcommon.plain(stored)})
+                changed = {name: value for name, value in stored.items() if value != unwritten[name]}
+                verdicts.append({"accepted": True, "stored": sgcommon.plain(changed)})
             except sgcommon.ParseError as error:
                 verdicts.append({"accepted": False, "error": str(error)})
             except SystemExit as error:
