@@ -18,7 +18,7 @@ ADMITTED = {
     (64, 9216): (Slots(320, 591), Ratios(Decimal("1.045"), Decimal("16.72"))),
     (100, 9216): (Slots(500, 570), Ratios(Decimal("3.931"), Decimal("10.13"))),
     (110, 11264): (Slots(550, 551), Ratios(Decimal("7.113"), Decimal("7.327"))),
-    (1, 1_048_576): (Slots(5, 562), Ratios(Decimal("0.009652"), Decimal("8.749"))),
+    (1, 1_048_576): (Slots(5, 562), Ratios(Decimal("0.009640"), Decimal("8.749"))),
 }
 
 
