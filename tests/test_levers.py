@@ -77,9 +77,11 @@ def test_levers_the_plan_has_already() -> None:
     assert set(outcomes.values()) == {"already"}
 
 
-def test_a_request_limit_hides_what_a_lever_gains() -> None:
+def test_a_request_limit_does_not_hide_what_a_lever_gains() -> None:
     effect = tried(f"{BALANCED} --max-running-requests 8 --mamba-full-memory-ratio 7.21")["lazy"]
-    assert (str(effect.outcome), effect.why) == ("nothing", "The request limit binds before the pools do.")
+    assert str(effect.outcome) == "gains"
+    assert effect.before.admitted == effect.after.admitted == 8
+    assert (effect.after.by_state or 0) > (effect.before.by_state or 0)
 
 
 def test_a_fraction_that_leaves_too_little_is_called_out() -> None:

@@ -98,6 +98,7 @@ class Sizes:
     """What a lever is judged by; None where the server does not boot."""
 
     admitted: int | None  # requests, whole server
+    by_state: int | None  # requests the state pool could hold, whole server; None without state
     tokens: int | None  # logical tokens per attention-DP worker
     rest_gib: float | None
 
@@ -198,14 +199,15 @@ def _effect(lever: Lever, server: Server, before: Ledger, measured: Measured | N
 
 
 def _sizes(found: Ledger) -> Sizes:
-    sizing = found.sizing
-    if sizing is None or not found.boots:
-        return Sizes(None, None, None)
-    return Sizes(found.admitted, sizing.logical_tokens, sizing.rest_gib)
+    sizing, inputs = found.sizing, found.inputs
+    if sizing is None or inputs is None or not found.boots:
+        return Sizes(None, None, None, None)
+    by_state = sizing.slots // inputs.slots_per_request * inputs.attn_dp if sizing.slots is not None else None
+    return Sizes(found.admitted, by_state, sizing.logical_tokens, sizing.rest_gib)
 
 
 def _outcome(old: Sizes, new: Sizes) -> Outcome:
-    requests = (new.admitted or 0) - (old.admitted or 0)
+    requests = (new.by_state or new.admitted or 0) - (old.by_state or old.admitted or 0)
     tokens = (new.tokens or 0) - (old.tokens or 0)
     if abs(tokens) <= (old.tokens or 0) * ROUNDING:
         tokens = 0
@@ -220,9 +222,7 @@ def _already(lever: Lever, before: Ledger) -> bool:
     v = before.resolved.values
     match lever.id:
         case "lazy":
-            return bool(
-                v["mamba_radix_cache_strategy"] == "extra_buffer_lazy" and not v["disable_radix_cache"]
-            )
+            return bool(v["mamba_radix_cache_strategy"] == "extra_buffer_lazy" and not v["disable_radix_cache"])
         case "state-bf16":
             return bool(v["mamba_ssm_dtype"] in ("bfloat16", "float16"))
         case "kv-fp8":
