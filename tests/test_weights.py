@@ -131,6 +131,20 @@ class TestOtherModels:
     def test_kimi_splits_its_embedding_over_attention_tp(self, shape: dict[str, object], rows: int) -> None:
         assert groups(K3, **shape)["embedding"] == rows * 7168 * 2
 
+    @pytest.mark.parametrize(
+        ("name", "shape", "width"),
+        [
+            (K3, {"tp": 8, "attn_dp": 4}, 8),
+            (K3, {"tp": 8, "attn_dp": 4, "dense_mlp_attn_tp": True}, 2),
+            (K3, {"tp": 8, "dense_mlp_attn_tp": True}, 8),
+            (K3, {"tp": 8, "attn_dp": 8, "moe_dense_tp": 1}, 8),
+            (DEEPSEEK, {"tp": 8, "attn_dp": 8}, 8),
+            (DEEPSEEK, {"tp": 8, "attn_dp": 8, "moe_dense_tp": 1}, 1),
+        ],
+    )
+    def test_what_the_dense_mlp_is_split_over(self, name: str, shape: dict[str, object], width: int) -> None:
+        assert groups(name, **shape)["dense MLP"] * width == groups(name, tp=1)["dense MLP"]
+
 
 class TestShapesThatCannotBe:
     @pytest.mark.parametrize(
