@@ -77,12 +77,12 @@ def server(argv: str, env: Mapping[str, str] | None = None) -> Server:
 
 
 def checkpoint(quant: str, kv: str | None = None) -> ModelConfig:
-    """Kimi-K3 stored otherwise: NVIDIA's NVFP4 (FP8 attention), or with an FP8 KV scheme declared."""
+    """Kimi-K3 as NVIDIA's NVFP4 checkpoint, or as one that declares an FP8 KV scheme."""
+    if quant == "nvfp4":
+        return known_config("nvidia/Kimi-K3-NVFP4")
     known = known_config("moonshotai/Kimi-K3")
     assert known.known is not None
-    layout = {"experts": "nvfp4", "attention": "fp8", "linear": "fp8"} if quant == "nvfp4" else {}
-    method = "modelopt_mixed" if quant == "nvfp4" else "modelopt_fp4"
-    stored = Quantization(method=method, layout=layout, kv_cache=kv)
+    stored = Quantization(method="modelopt_fp4", kv_cache=kv)
     return replace(known, known=msgspec.structs.replace(known.known, quantization=stored))
 
 

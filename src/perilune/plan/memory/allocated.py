@@ -92,9 +92,7 @@ def ring_error(i: AllocationInputs) -> Rejected | None:
         return None
     length = i.ring_length
     if length & (length - 1):
-        return Rejected(
-            f"ValueError: spec-verify ring length must be a power of two, got {length}", stage="pools"
-        )
+        return Rejected(f"ValueError: spec-verify ring length must be a power of two, got {length}", stage="pools")
     if i.spec_tokens and length < 2 * i.spec_tokens:
         return Rejected(
             f"ValueError: spec-verify ring too small: {length} < 2 * {i.spec_tokens} (early-flush margin)",

@@ -35,9 +35,7 @@ def _bytes(name: str, resolved: Resolved) -> int:
     return ELEMENT_BYTES.get(name, 1)
 
 
-def target_cells(
-    resolved: Resolved, geometry: Geometry, layers: tuple[int, ...], attn_tp: int
-) -> tuple[int, ...]:
+def target_cells(resolved: Resolved, geometry: Geometry, layers: tuple[int, ...], attn_tp: int) -> tuple[int, ...]:
     """Bytes one token row takes in the target's pool, for each PP stage's count of layers with KV."""
     row = _layer_bytes(resolved, geometry, attn_tp)
     return tuple(n * row for n in layers)
@@ -62,9 +60,7 @@ def _layer_bytes(resolved: Resolved, geometry: Geometry, attn_tp: int) -> int:
     return heads * width * size + scales
 
 
-def draft_cells(
-    resolved: Resolved, own: tuple[int, ...], layers: tuple[int, ...], attn_tp: int
-) -> tuple[int, ...]:
+def draft_cells(resolved: Resolved, own: tuple[int, ...], layers: tuple[int, ...], attn_tp: int) -> tuple[int, ...]:
     """Bytes one row takes in the draft's own pool on each stage; 0 where there is no draft KV.
 
     A block draft (DSPARK, DFLASH) is sized from its own heads; an EAGLE-like one as so many target layers.

@@ -66,6 +66,9 @@ class StageLedger:
 class Ledger:
     """The ledger of a resolved server. `error` is SGLang's own text when it would refuse to boot.
 
+    `error_stage` says where: `parse`, `resolve`, `check`, `load` (predicted weights exceed the memory; the text
+    is ours, the engine just runs out of memory) or `pools`.
+
     Everything is per GPU, requests and slots per attention-DP worker. `terms` and `memory` are None when the
     arguments were refused; `sizing` is None whenever there is an error.
     """
@@ -232,9 +235,7 @@ class Ledger:
         return ledger_json(self, demand)
 
 
-def ledger(
-    resolved: Resolved, measured: Measured | None = None, *, geometry: Geometry | None = None
-) -> Ledger:
+def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Geometry | None = None) -> Ledger:
     """The ledger of a resolved server: exact with a boot's figures, predicted without.
 
     A refusal by the engine is an answer (`ok` is False). Raises UnusableInput for what is not modelled.
@@ -255,9 +256,18 @@ def ledger(
     else:
         memory = measured_memory(measured, resolved.platform, weights)
     inputs = replace(terms.pool, free_gib=memory.free_gib, before_gib=memory.before_gib)
+    if memory.free_gib <= 0 and measured is None:
+        text = _too_heavy(weights, memory)
+        return Ledger(resolved, geometry, weights, terms, memory, inputs, None, text, "load")
     try:
         return Ledger(resolved, geometry, weights, terms, memory, inputs, size_pools(inputs), None, None)
     except Rejected as refusal:
-        return Ledger(
-            resolved, geometry, weights, terms, memory, inputs, None, refusal.message, refusal.stage
-        )
+        return Ledger(resolved, geometry, weights, terms, memory, inputs, None, refusal.message, refusal.stage)
+
+
+def _too_heavy(weights: tuple[StageWeights, ...], memory: FreeMemory) -> str:
+    most = max(stage.bytes for stage in weights) / GIB
+    return (
+        f"Loading runs out of memory: the weights take {most:.1f} GiB of each GPU, "
+        f"and {memory.before_gib:.1f} GiB are free before loading."
+    )

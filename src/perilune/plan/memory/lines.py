@@ -29,18 +29,14 @@ def stage_lines(ledger: Ledger, stage: StageLedger) -> tuple[Figure, ...]:
     if ledger.sizing is None or stage.allocated is None:
         left = memory.total_bytes - sum(_bytes(line) for line in found)
         label = "left for the pools" if left >= 0 else "missing before any pool"
-        found.append(
-            _line("rest", label, left, "device total - every line above", CONFIGURATOR, memory.basis)
-        )
+        found.append(_line("rest", label, left, "device total - every line above", CONFIGURATOR, memory.basis))
         return tuple(found)
     paid, extra = stage_usage(ledger, stage)
     found += _state(terms, inputs, ledger.sizing, stage, paid)
     found += _kv(terms, ledger.sizing, stage, paid)
     found += _nobody(terms, ledger.sizing, stage, extra)
     left = memory.total_bytes - sum(_bytes(line) for line in found)
-    found.append(
-        _line("slack", "left over", left, "device total - every line above", CONFIGURATOR, memory.basis)
-    )
+    found.append(_line("slack", "left over", left, "device total - every line above", CONFIGURATOR, memory.basis))
     return tuple(found)
 
 
@@ -135,9 +131,7 @@ def _reserves(ledger: Ledger, memory: FreeMemory, inputs: PoolInputs, stage: Sta
     )
 
 
-def _state(
-    terms: Terms, i: PoolInputs, sizing: Sizing, stage: StageLedger, paid: Budgeted
-) -> Iterator[Figure]:
+def _state(terms: Terms, i: PoolInputs, sizing: Sizing, stage: StageLedger, paid: Budgeted) -> Iterator[Figure]:
     if terms.state is None or sizing.slots is None:
         return
     n, layer = stage.stage.linear_layers, terms.state.layer
@@ -171,8 +165,7 @@ def _state(
             "state.steps",
             "states per draft token",
             paid.steps,
-            f"({sizing.requests:,} requests + 1) x {i.draft_tokens} x "
-            f"{n * (layer.ssm_bytes + layer.conv_bytes):,} B"
+            f"({sizing.requests:,} requests + 1) x {i.draft_tokens} x {n * (layer.ssm_bytes + layer.conv_bytes):,} B"
             if paid.steps == each * (sizing.requests + 1)
             else f"the reserved part of {sizing.requests + 1:,} x {each:,} B",
             POOLS,

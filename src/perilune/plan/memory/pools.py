@@ -204,9 +204,7 @@ def profiled_tokens(i: PoolInputs, kv_bytes: int) -> tuple[int, ...]:
 
 def _some(tokens: int) -> int:
     if tokens <= 0:
-        raise Rejected(
-            "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", stage="pools"
-        )
+        raise Rejected("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", stage="pools")
     return tokens
 
 

@@ -277,6 +277,4 @@ def _requests(ledger: Ledger, i: PoolInputs, sizing: Sizing) -> Iterator[Figure]
         Binds.KV: "two tokens per request are the smallest",
         Binds.ASKED: "the request limit is the smallest",
     }[sizing.binds]
-    yield Figure(
-        "binds", "what binds", str(sizing.binds), "", what, CONFIGURATOR, ledger.basis, tuple(inputs)
-    )
+    yield Figure("binds", "what binds", str(sizing.binds), "", what, CONFIGURATOR, ledger.basis, tuple(inputs))

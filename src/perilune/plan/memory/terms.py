@@ -115,9 +115,7 @@ def _state(resolved: Resolved, geometry: Geometry, attn_tp: int) -> StateBytes |
 
 
 @lru_cache(maxsize=256)
-def _state_bytes(
-    shape: StateShape, layers: int, attn_tp: int, ssm: int, conv: int, ring_length: int
-) -> StateBytes:
+def _state_bytes(shape: StateShape, layers: int, attn_tp: int, ssm: int, conv: int, ring_length: int) -> StateBytes:
     window = shape.slot_bytes(attn_tp, 0, conv)
     whole = shape.slot_bytes(attn_tp, ssm, conv)
     ring = shape.ring_bytes(attn_tp, ring_length, conv)
@@ -189,9 +187,7 @@ def _pool(
     )
 
 
-def _allocation(
-    resolved: Resolved, geometry: Geometry, state: StateBytes | None, drafts: bool
-) -> AllocationInputs:
+def _allocation(resolved: Resolved, geometry: Geometry, state: StateBytes | None, drafts: bool) -> AllocationInputs:
     v, shape = resolved.values, geometry.state
     npu = resolved.platform.kind == "npu"
     kda = shape is not None and shape.kind == "kda"

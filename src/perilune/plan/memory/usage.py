@@ -45,9 +45,7 @@ class Unbudgeted:
         return sum(getattr(self, f.name) for f in fields(self))
 
 
-def budgeted(
-    i: PoolInputs, built: AllocationInputs, stage: Stage, sizing: Sizing, found: Allocated
-) -> Budgeted:
+def budgeted(i: PoolInputs, built: AllocationInputs, stage: Stage, sizing: Sizing, found: Allocated) -> Budgeted:
     """The part of a stage's pools that sizing charged."""
     charged_rows = built.draft_rows_charged
     kv, draft = sizing.tokens * stage.kv_cell, sizing.tokens * charged_rows * stage.draft_cell
@@ -58,9 +56,7 @@ def budgeted(
     if built.spec_ring:
         charged = i.request_ring_bytes * ((i.asked_per_worker or 1) + 1)
         per_slot = stage.linear_layers * built.layer.spec_ring_bytes
-        ring = (
-            min(found.ring, charged) if built.spec_ring_per_request else (sizing.state.slots + 1) * per_slot
-        )
+        ring = min(found.ring, charged) if built.spec_ring_per_request else (sizing.state.slots + 1) * per_slot
     verify = found.step_ssm + found.step_conv
     share = verify * (sizing.requests + 1) // (found.verified_rows + 1) if i.reserves_steps else 0
     steps = min(share, sizing.state.reserve_bytes)

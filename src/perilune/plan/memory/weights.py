@@ -45,9 +45,7 @@ def stage_weights(resolved: Resolved, geometry: Geometry) -> tuple[StageWeights,
 
 
 @lru_cache(maxsize=256)
-def _stages(
-    geometry: Geometry, shape: ParallelShape, draft: tuple[WeightGroup, ...]
-) -> tuple[StageWeights, ...]:
+def _stages(geometry: Geometry, shape: ParallelShape, draft: tuple[WeightGroup, ...]) -> tuple[StageWeights, ...]:
     return tuple(StageWeights(resident_weights(geometry, shape, stage), draft) for stage in range(shape.pp))
 
 
