@@ -59,7 +59,7 @@ def deployment_of(plan_file: Path | None, given: dict[str, Any]) -> Deployment:
                 where=str(plan_file),
                 fix="Edit the file, or leave it out.",
             )
-        return read_plan(plan_file)
+        return read_plan(plan_file).redacted()
     if "hardware" not in chosen:
         raise UnusableInput(
             "Say which hardware to plan for.",
@@ -78,4 +78,4 @@ def _composed(chosen: dict[str, Any]) -> Deployment:
         *(parse_env(text) for text in chosen.pop("envs", ())),
     )
     knobs = tuple(parse_knob(text) for text in chosen.pop("knobs", ()))
-    return compose(Choice(**chosen, overrides=overrides, knobs=knobs))
+    return compose(Choice(**chosen, overrides=overrides, knobs=knobs)).redacted()

@@ -51,11 +51,10 @@ def explain(
             fix="Give --plan FILE, or --platform ID -- sglang serve ...",
         )
     else:
-        from perilune.cli.resolve import resolve_command
+        from perilune.cli.resolve import read_server, refuse_unparsed, resolve_server
 
-        resolved = resolve_command(command, platform_name, model_config, draft_config)
-        if resolved.stage == "parse":
-            raise UnusableInput(str(resolved.error), where="command line")
+        resolved = resolve_server(read_server(command), platform_name, model_config, draft_config)
+        refuse_unparsed(resolved)
         found = ledger(resolved, measured)
     if name == "list":
         for figure in found.figures.values():

@@ -41,12 +41,13 @@ def memory(
     perilune memory --platform b300 --isl 8192 --osl 1024 --concurrency 64 \\
         -- sglang serve --model-path moonshotai/Kimi-K3 --tp-size 8
     """
-    from perilune.cli.resolve import resolve_command
+    from perilune.cli.resolve import read_server, refuse_unparsed, resolve_server
 
     if (isl is None) != (osl is None):
         raise UnusableInput("One length alone says nothing.", where="--isl", fix="Give --isl and --osl.")
     measured = measured_of(free_before_load_gib, free_after_weights_gib)
-    resolved = resolve_command(command, platform_name, model_config, draft_config)
+    server = read_server(command)
+    resolved = resolve_server(server, platform_name, model_config, draft_config)
     found = ledger(resolved, measured)
     demand = None if isl is None or osl is None else (isl, osl)
     if as_json:
@@ -54,10 +55,9 @@ def memory(
         if concurrency is not None and found.inputs is not None:
             document["split"] = split_json(found, Demand(concurrency, sum(demand or (1, 0))))
         output.emit_json(document)
-    if resolved.stage == "parse":
-        raise UnusableInput(str(resolved.error), where="command line")
+    refuse_unparsed(resolved)
     if not as_json:
-        _print(found, demand, concurrency, Server.parse(options.command_text(command)), measured)
+        _print(found, demand, concurrency, server, measured)
     return 0 if found.boots else 1
 
 

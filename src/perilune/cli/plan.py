@@ -86,7 +86,7 @@ def _heading(console: Console, planned: Plan) -> None:
 
     deployment, load = planned.deployment, planned.deployment.workload
     label = platform(deployment.pools[0].platform).label
-    console.print(f"{deployment.model} on {label}: {deployment.gpus} GPUs on {deployment.nodes} nodes", style="bold")
+    console.print(f"{deployment.model} on {label}: {_count(deployment.gpus, deployment.nodes)}", style="bold")
     if load.length is not None:
         asked = f", {load.concurrency} at once" if load.concurrency else ""
         console.print(f"for requests of {load.isl:,} + {load.osl:,} tokens{asked}")

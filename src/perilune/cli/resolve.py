@@ -13,6 +13,7 @@ from perilune.cli import options, output
 from perilune.errors import UnusableInput
 from perilune.facts.hardware import platform
 from perilune.plan.resolve.state import Resolved, Rewrite
+from perilune.plan.server import Server
 
 LONGEST = 200  # characters of a value on the screen
 
@@ -40,31 +41,39 @@ def resolve(
     perilune resolve --platform b300 -- sglang serve \\
         --model-path moonshotai/Kimi-K3 --tp-size 8 --dcp-size 8
     """
-    resolved = resolve_command(command, platform_name, model_config, draft_config)
+    resolved = resolve_server(read_server(command), platform_name, model_config, draft_config)
     if as_json:
         output.emit_json(to_json(resolved))
-    if resolved.stage == "parse":
-        raise UnusableInput(str(resolved.error), where="command line")
+    refuse_unparsed(resolved)
     if not as_json:
         _print(resolved, show_all)
     return 0 if resolved.accepted else 1
 
 
-def resolve_command(
-    command: tuple[str, ...], platform_name: str, model_config: Path | None, draft_config: Path | None
-) -> Resolved:
-    """Parse the pasted command and resolve it; the catalog's config unless a file is given."""
-    from perilune.plan.model import load_config_file
-    from perilune.plan.resolve import resolve as run
-    from perilune.plan.server import Server
+def read_server(command: tuple[str, ...]) -> Server:
+    """The pasted command as a value, its secrets hidden before anything else sees them."""
+    return Server.parse(options.command_text(command)).redacted()
 
-    server = Server.parse(options.command_text(command))
+
+def resolve_server(
+    server: Server, platform_name: str, model_config: Path | None, draft_config: Path | None
+) -> Resolved:
+    """Resolve on a platform; the catalog's configs unless files are given."""
+    from perilune.plan.model.reading import load_config_file
+    from perilune.plan.resolve import resolve as run
+
     return run(
         server,
         platform(platform_name),
         model=load_config_file(model_config) if model_config else None,
         draft=load_config_file(draft_config) if draft_config else None,
     )
+
+
+def refuse_unparsed(resolved: Resolved) -> None:
+    """Raise UnusableInput where the engine's parser would stop, with what to write instead."""
+    if resolved.stage == "parse":
+        raise UnusableInput(f"{resolved.error}.", where="command line", fix=" ".join(resolved.warnings))
 
 
 def to_json(resolved: Resolved) -> dict[str, Any]:

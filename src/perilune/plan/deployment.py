@@ -85,6 +85,11 @@ class Deployment:
         """The pool of a role; None where the deployment has none."""
         return next((pool for pool in self.pools if pool.role == role), None)
 
+    def redacted(self) -> Deployment:
+        """The same deployment with every secret in its commands hidden."""
+        pools = tuple(replace(pool, server=pool.server.redacted()) for pool in self.pools)
+        return replace(self, pools=pools)
+
     @property
     def nodes(self) -> int:
         """Nodes of all pools and replicas."""

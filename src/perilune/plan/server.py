@@ -138,27 +138,27 @@ class Server:
 
     def format(self, *, one_per_line: bool = False) -> str:
         """The command as shell text that can be run, and that `parse` reads back as an equal value."""
-        return self._render(self.env, self.wrapper, self.argv, one_per_line)
+        head = [f"{name}={shlex.quote(text)}" for name, text in self.env]
+        start = (*self.wrapper, *self.program)
+        command = [shlex.join(start)] if start else []
+        if not one_per_line:
+            return " ".join([*head, *command, *map(shlex.quote, self.argv)])
+        groups = [shlex.join(group) for group in _groups(self.argv)]
+        indent = "  " if command else ""
+        return " \\\n".join([*head, *command, *(indent + group for group in groups)])
 
     def display(self, *, one_per_line: bool = False) -> str:
         """The command for people's eyes: like `format`, with secrets hidden."""
+        return self.redacted().format(one_per_line=one_per_line)
+
+    def redacted(self) -> Self:
+        """The same command with every secret value hidden; placeholders and `$NAME` stay."""
         env = tuple((name, secrets.hidden(name, text)) for name, text in self.env)
         argv, wrapper = secrets.hide_in_argv(self.argv), secrets.hide_in_wrapper(self.wrapper)
-        return self._render(env, wrapper, argv, one_per_line)
+        return replace(self, env=env, argv=argv, wrapper=wrapper)
 
     def __repr__(self) -> str:
         return f"Server({self.display()!r})"
-
-    def _render(
-        self, env: Sequence[Assignment], wrapper: Sequence[str], argv: Sequence[str], one_per_line: bool
-    ) -> str:
-        head = [f"{name}={shlex.quote(text)}" for name, text in env]
-        command = [shlex.join((*wrapper, *self.program))] if wrapper or self.program else []
-        if not one_per_line:
-            return " ".join([*head, *command, *map(shlex.quote, argv)])
-        groups = [shlex.join(group) for group in _groups(argv)]
-        indent = "  " if command else ""
-        return " \\\n".join([*head, *command, *(indent + group for group in groups)])
 
 
 def _canonical(flag: str) -> str:

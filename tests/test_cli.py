@@ -1,0 +1,232 @@
+"""The command line: the documents other tools read, exit codes, and one clear sentence for unusable input."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from perilune.cli.main import main
+
+SERVE = "sglang serve --model-path moonshotai/Kimi-K3 --tp-size 8 --dcp-size 8 --mem-fraction-static 0.85"
+DSPARK = (
+    "--speculative-algorithm DSPARK --speculative-draft-model-path RadixArk/Kimi-K3-DSpark "
+    "--speculative-dspark-block-size 7 --enable-linear-replayssm-spec"
+)
+MEASURED = "--free-before-load-gib 265.5 --free-after-weights-gib 71.6"
+
+
+@dataclass
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture()
+def perilune(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def run(command: str, stdin: str = "") -> Run:
+        monkeypatch.setattr(sys, "argv", ["perilune", *shlex.split(command)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Run(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+def test_memory_json_equals_the_engine(perilune) -> None:
+    """The judged case of the published recipe: SGLang 0.5.23's own numbers for these boot-log figures."""
+    found = perilune(
+        f"memory --platform b300 {MEASURED} --isl 8192 --osl 1024 --json -- "
+        f"{SERVE} --mamba-full-memory-ratio 5.13 --max-running-requests 256 {DSPARK}"
+    )
+    expected = {
+        "ok": True,
+        "error": None,
+        "state_bytes_per_slot": 56_171_520,
+        "ring_bytes_per_slot": 20_401_920,
+        "slots_per_request": 5,
+        "rest_gib": 31.67734374999999,
+        "max_mamba_cache_size": 370,
+        "kv_bytes_per_token": 48_128,
+        "max_total_num_tokens": 116_416,
+        "logical_token_capacity": 931_328,
+        "max_running_requests": 74,
+        "binds": "state",
+        "mem_fraction_static": 0.85,
+    }
+    assert found.code == 0
+    assert {name: found.document[name] for name in expected} == expected
+    assert found.document["weights_bytes"] > 0
+    assert found.document["basis"] == "exact"
+
+
+@pytest.mark.parametrize(
+    ("flags", "published"),
+    [
+        ("--mamba-full-memory-ratio 7.21", 101),
+        (f"--mamba-full-memory-ratio 5.13 --max-running-requests 256 {DSPARK}", 68),
+        ("--mamba-full-memory-ratio 7.21 --quant nvfp4", 91),
+        (f"--mamba-full-memory-ratio 5.13 --max-running-requests 256 {DSPARK} --quant nvfp4", 60),
+    ],
+)
+def test_published_caps_are_predicted_within_5_percent(perilune, flags: str, published: int) -> None:
+    """Requests the B300 Balanced recipe admits (Kimi-K3 page), predicted with no boot log."""
+    line = f"{SERVE} {flags.replace(' --quant nvfp4', ' --moe-runner-backend flashinfer_trtllm')}"
+    if "nvfp4" in flags:
+        line = line.replace("moonshotai/Kimi-K3", "nvidia/Kimi-K3-NVFP4")
+    found = perilune(f"memory --platform b300 --json -- {line}").document
+    assert found["basis"] == "predicted"
+    assert abs(found["max_running_requests"] - published) <= 0.05 * published
+
+
+def test_resolve_json(perilune) -> None:
+    found = perilune(f"resolve --platform b300 --json -- SGLANG_X=1 {SERVE} --page-size 1").document
+    assert (found["accepted"], found["error"]) == (True, None)
+    assert found["resolved"]["decode_attention_backend"] == "cutedsl_mla"
+    assert found["resolved"]["page_size"] == 64
+    assert {"field", "from", "to", "reason"} == set(found["rewrites"][0])
+    assert ("page_size", 1, 64) in {(r["field"], r["from"], r["to"]) for r in found["rewrites"] if r["from"] == 1}
+
+
+def test_a_refusal_of_the_engine_is_a_finding(perilune) -> None:
+    run = perilune(f"resolve --platform b300 --json -- {SERVE} --decode-attention-backend triton")
+    assert run.code == 1
+    assert run.document["accepted"] is False
+    assert run.document["error"].startswith("AssertionError: Decode attention backend for Kimi-K3 DCP must be")
+
+
+def test_plan_json_has_both_roles_and_the_router(perilune) -> None:
+    found = perilune("plan --hardware gb300 --mode pd --strategy balanced --json").document
+    assert [pool["role"] for pool in found["pools"]] == ["prefill", "decode"]
+    for pool in found["pools"]:
+        assert len(pool["command"]) == pool["nodes"]
+        assert pool["command"][1][pool["command"][1].index("--node-rank") + 1] == "1"
+        assert pool["memory"]["ok"] is True
+    assert "--pd-disaggregation" in found["router"]
+    assert found["sources"]
+
+
+def test_what_the_engine_would_refuse_comes_with_a_variant_that_boots(perilune) -> None:
+    """The published GB200 decode High-Throughput recipe with DSPARK lacks --enable-dp-lm-head."""
+    run = perilune("plan --hardware gb200 --mode decode --strategy high-throughput --json")
+    assert run.code == 1
+    pool = run.document["pools"][0]
+    assert "--enable-dp-lm-head" not in pool["command"][0]
+    assert "--enable-dp-lm-head" in pool["corrected"]["command"]
+    assert any(f["severity"] == "error" and "--enable-dp-lm-head" in f["fix"] for f in run.document["findings"])
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_a_plan_file_reads_back_as_the_same_plan(perilune, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"plan.{suffix}"
+    choice = "--hardware b200 --mode pd --strategy balanced --isl 8192 --osl 1024 --concurrency 64"
+    made = perilune(f"plan {choice} -o {path} --json").document
+    assert perilune(f"plan {path} --json").document == made
+    assert perilune(f"commands {path} --json").document == perilune(f"commands {choice} --json").document
+    assert "max_mamba_cache_size" in perilune(f"explain max_running_requests --plan {path} --pool prefill").out
+
+
+def test_yaml_is_the_same_document_as_json(perilune) -> None:
+    choice = "--hardware h200 --mode unified --strategy low-latency"
+    assert yaml.safe_load(perilune(f"plan {choice} --yaml").out) == perilune(f"plan {choice} --json").document
+
+
+def test_a_pasted_text_is_read_from_standard_input(perilune) -> None:
+    text = "export HF_TOKEN=hf_secret\nsglang serve \\\n  --model-path moonshotai/Kimi-K3 \\\n  --tp-size 8\n"
+    run = perilune("memory --platform b300 -- -", stdin=text)
+    assert run.code == 0
+    assert "Admits" in run.out
+    assert "hf_secret" not in run.out + run.err
+
+
+def test_secrets_never_leave(perilune) -> None:
+    line = f"HF_TOKEN=hf_hush {SERVE} --api-key hush-key"
+    for command in (
+        f"resolve --platform b300 --json -- {line}",
+        f"memory --platform b300 -- {line}",
+        "plan --hardware b300 --env HF_TOKEN=hf_hush --set api-key=hush-key --json",
+        "commands --hardware b300 --env HF_TOKEN=hf_hush --set api-key=hush-key --form docker",
+    ):
+        run = perilune(command)
+        assert run.code in (0, 1), run.err
+        assert "hush" not in run.out + run.err, command
+
+
+def test_asking_for_more_than_is_admitted_names_the_levers(perilune) -> None:
+    run = perilune(f"memory --platform b300 --isl 8192 --osl 1024 --concurrency 400 -- {SERVE}")
+    assert run.code == 0
+    assert "400 requests are asked for" in run.out
+    assert "--mem-fraction-static 0.9" in run.out
+
+
+def test_text_keeps_to_80_columns(perilune) -> None:
+    commands = ["plan --hardware a3 --mode pd", "recipes", f"memory --platform b300 -- {SERVE}", "plan --hardware b300"]
+    for command in commands:
+        text = perilune(command).out.split("\nCommands\n")[0]
+        wide = [line for line in text.splitlines() if len(line) > 80]
+        assert not wide, (command, wide)
+
+
+UNUSABLE = {
+    "no command": ("memory --platform b300", "command"),
+    "unknown platform": ("memory --platform b999 -- sglang serve", "Known: b300"),
+    "unknown flag": (f"resolve --platform b300 -- {SERVE} --mem-fraction-sttic 0.9", "--mem-fraction-static"),
+    "wrong type": (f"resolve --platform b300 -- {SERVE} --max-running-requests many", "--max-running-requests"),
+    "not a number": (f"memory --platform b300 --free-before-load-gib nan --free-after-weights-gib 1 -- {SERVE}", "nan"),
+    "negative": (f"memory --platform b300 --free-before-load-gib -1 --free-after-weights-gib 1 -- {SERVE}", "GiB"),
+    "one figure": (f"memory --platform b300 --free-before-load-gib 265 -- {SERVE}", "both"),
+    "one length": (f"memory --platform b300 --isl 10 -- {SERVE}", "--osl"),
+    "unknown model": ("memory --platform b300 -- sglang serve --model-path my/model", "--model-config"),
+    "absent file": (f"memory --platform b300 --model-config /nowhere/config.json -- {SERVE}", "/nowhere"),
+    "no hardware": ("plan", "--hardware"),
+    "forbidden choice": ("plan --hardware h200 --quant nvfp4", "mxfp4"),
+    "no such cell": ("plan --hardware h100 --mode pd", "h100"),
+    "no such plan": ("plan /nowhere/plan.yaml", "/nowhere"),
+    "no such figure": (f"explain max_runing_requests --platform b300 -- {SERVE}", "max_running_requests"),
+    "unclosed quote": ("memory --platform b300 -- 'sglang serve --model-path \"x'", "quot"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_unusable_input_ends_in_one_sentence_and_2(perilune, name: str) -> None:
+    command, hint = UNUSABLE[name]
+    run = perilune(command)
+    assert run.code == 2, run
+    assert hint.lower() in run.err.lower()
+    assert "Traceback" not in run.err
+    assert "defect of perilune" not in run.err
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("perilune: 1\nmodel: x\npools: &a [*a]\n", "alias"),
+        ("[" * 5000, "nesting"),
+        ("perilune: 1\nmodel: x\npools:\n- {role: unified, platform: b300, nodes: 2, gpus: 8, command: [[sglang]]}\n", "2 nodes"),
+        ("perilune: 9\nmodel: x\npools: []\n", "version 9"),
+        ("a: [1", "line"),
+        ("\x00", "YAML"),
+        ("pools: 3", "plan"),
+    ],
+)  # fmt: skip
+def test_a_hostile_plan_file_ends_in_one_sentence(perilune, tmp_path: Path, text: str, hint: str) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    run = perilune(f"plan {path}")
+    assert run.code == 2
+    assert hint in run.err
+    assert str(path) in run.err
