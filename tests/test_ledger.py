@@ -68,6 +68,18 @@ def test_refused_arguments_have_no_ledger() -> None:
     assert (found["stages"], found["workload"], plan.figures) == ([], None, {})
 
 
+def test_experts_that_cannot_be_split_stop_the_boot_but_not_the_sizing() -> None:
+    flags = "--tp-size 6 --ep-size 6"
+    predicted = planned(flags, "mi355x")
+    assert (predicted.error, predicted.error_stage) == ("AssertionError: 896 is not divisible by 6", "load")
+    plan = planned(flags, "mi355x", measured=Measured(280.0, 90.0))
+    assert plan.ok
+    assert not plan.boots
+    assert plan.allocation_error == "AssertionError: 896 is not divisible by 6"
+    assert plan.memory is not None
+    assert sum(figure.value for figure in plan.lines()) == plan.memory.total_bytes
+
+
 def test_weights_that_cannot_load_are_said_to_be_too_heavy() -> None:
     plan = planned("--tp-size 8", "b200")
     assert plan.error_stage == "load"

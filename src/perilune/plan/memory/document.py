@@ -25,7 +25,7 @@ def ledger_json(ledger: Ledger, demand: tuple[int, int] | None) -> dict[str, Any
         "free_before_load_gib": memory and memory.before_gib,
         "free_after_weights_gib": memory and memory.free_gib,
         "mem_fraction_static": ledger.resolved.values.get("mem_fraction_static"),
-        "weights_bytes": ledger.weights_bytes if ledger.weights else None,
+        "weights_bytes": ledger.weights_bytes or None,
         "state_bytes_per_slot": terms and terms.state and terms.state.slot,
         "ring_bytes_per_slot": terms and terms.state and terms.state.ring,
         "ring_charged": inputs and (inputs.ring_bytes > 0 or inputs.request_ring_bytes > 0),

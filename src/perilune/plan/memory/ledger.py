@@ -66,8 +66,8 @@ class StageLedger:
 class Ledger:
     """The ledger of a resolved server. `error` is SGLang's own text when it would refuse to boot.
 
-    `error_stage` says where: `parse`, `resolve`, `check`, `load` (predicted weights exceed the memory; the text
-    is ours, the engine just runs out of memory) or `pools`.
+    `error_stage` says where: `parse`, `resolve`, `check`, `load` (the weights cannot be split, or exceed the
+    memory; of the latter the text is ours, the engine just runs out of memory) or `pools`.
 
     Everything is per GPU, requests and slots per attention-DP worker. `terms` and `memory` are None when the
     arguments were refused; `sizing` is None whenever there is an error.
@@ -82,6 +82,7 @@ class Ledger:
     sizing: Sizing | None
     error: str | None
     error_stage: str | None
+    load_error: str | None = None  # what stops loading although boot-log figures were given
 
     @property
     def ok(self) -> bool:
@@ -95,9 +96,11 @@ class Ledger:
 
     @cached_property
     def allocation_error(self) -> str | None:
-        """What stops the boot after sizing, while the pools are built."""
+        """What stops a boot that sizing would let pass: while loading, or while the pools are built."""
         if self.terms is None or self.sizing is None:
             return None
+        if self.load_error is not None:
+            return self.load_error
         found = ring_error(self.terms.allocation)
         return None if found is None else found.message
 
@@ -245,12 +248,16 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
         return Ledger(resolved, geometry, (), None, None, None, None, resolved.error, resolved.stage)
     try:
         terms = terms_of(resolved, geometry)
-        weights = stage_weights(resolved, geometry)
     except Rejected as refusal:
         return Ledger(resolved, geometry, (), None, None, None, None, refusal.message, refusal.stage)
+    load_error = None
+    try:
+        weights = stage_weights(resolved, geometry)
     except Indivisible as refusal:
-        text = f"AssertionError: {refusal.message}"
-        return Ledger(resolved, geometry, (), None, None, None, None, text, "pools")
+        load_error = f"AssertionError: {refusal.message}"
+        weights = (StageWeights((), ()),) * len(terms.stages)
+        if measured is None:
+            return Ledger(resolved, geometry, (), None, None, None, None, load_error, "load")
     if measured is None:
         memory = predicted_memory(resolved.platform, weights)
     else:
@@ -260,9 +267,11 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
         text = _too_heavy(weights, memory)
         return Ledger(resolved, geometry, weights, terms, memory, inputs, None, text, "load")
     try:
-        return Ledger(resolved, geometry, weights, terms, memory, inputs, size_pools(inputs), None, None)
+        sizing = size_pools(inputs)
+        return Ledger(resolved, geometry, weights, terms, memory, inputs, sizing, None, None, load_error)
     except Rejected as refusal:
-        return Ledger(resolved, geometry, weights, terms, memory, inputs, None, refusal.message, refusal.stage)
+        text, where = refusal.message, refusal.stage
+        return Ledger(resolved, geometry, weights, terms, memory, inputs, None, text, where, load_error)
 
 
 def _too_heavy(weights: tuple[StageWeights, ...], memory: FreeMemory) -> str:

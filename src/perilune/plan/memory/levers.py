@@ -240,7 +240,7 @@ def _inert(lever: Lever, before: Ledger) -> str:
         return "With the radix cache off a request holds one state slot already."
     if lever.id == "skip-lock" and before.resolved["mamba_radix_cache_strategy"] == "no_buffer":
         return "no_buffer needs three slots per request in any case."
-    return "The request limit binds before the pools do."
+    return "The pools hold the same with it."
 
 
 def _changes(lever: Lever, before: Ledger, after: Ledger) -> tuple[str, ...]:
