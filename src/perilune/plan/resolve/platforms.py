@@ -31,7 +31,7 @@ def device_backends(r: Resolution) -> None:
     native = "npu" if machine.is_npu(r.platform) else "cuda"
     if r["device"] != native:
         raise UnusableInput(
-            f"Device {r['device']!r} is not modelled on {r.platform.label}.",
+            f"Device {str(r['device'])[:40]!r} is not modelled on {r.platform.label}.",
             where="--device",
             fix=f"Leave it out, or give {native}.",
         )
