@@ -107,9 +107,7 @@ def options_and_fields() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             "fallback": fallbacks.get(field.name),
         }
         # A fallback may be False, which is a value and not an absence.
-        fields.append(
-            _drop_empty(entry) | ({"fallback": entry["fallback"]} if field.name in fallbacks else {})
-        )
+        fields.append(_drop_empty(entry) | ({"fallback": entry["fallback"]} if field.name in fallbacks else {}))
     return options, fields
 
 
@@ -135,9 +133,7 @@ def environment_entries() -> list[dict[str, Any]]:
         }
         entries.append({k: v for k, v in entry.items() if k == "default" or v not in (None, False)})
     declared = {entry["name"] for entry in entries} | set(_DEPRECATED_ENVS)
-    return entries + [
-        {"name": name, "registered": False} for name in sorted(_names_read_in_source() - declared)
-    ]
+    return entries + [{"name": name, "registered": False} for name in sorted(_names_read_in_source() - declared)]
 
 
 _READ = re.compile(

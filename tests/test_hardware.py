@@ -62,9 +62,7 @@ def test_a_recalled_figure_is_never_trusted_much() -> None:
             assert found.accelerator.confidence == "low"
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"), [("B300", "b300"), (" npu ", "a3"), ("a5", "950"), ("950PR", "950")]
-)
+@pytest.mark.parametrize(("written", "meant"), [("B300", "b300"), (" npu ", "a3"), ("a5", "950"), ("950PR", "950")])
 def test_other_spellings(written: str, meant: str) -> None:
     assert platform(written).id == meant
 

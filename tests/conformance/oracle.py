@@ -79,9 +79,7 @@ class Oracle:
             # The scripts put their model folders under ORACLE_HOME.
             env = {**os.environ, **_import_time(cases[0]), "ORACLE_HOME": models}
             pipe = subprocess.PIPE
-            with subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=env
-            ) as driver:
+            with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=env) as driver:
                 assert driver.stdin is not None
                 assert driver.stdout is not None
                 driver.stdin.write(json.dumps(cases))

@@ -24,18 +24,13 @@ def reference_cases(oracle: Oracle) -> list[dict[str, Any]]:
     """The judged command lines of the reference, as cases."""
     lines = json.loads((oracle.scripts / "args_cases.json").read_text(encoding="utf-8"))
     names = {"npu": "a3"}
-    return [
-        {**line, "kind": "arguments", "platform": names.get(line["platform"], line["platform"])}
-        for line in lines
-    ]
+    return [{**line, "kind": "arguments", "platform": names.get(line["platform"], line["platform"])} for line in lines]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the report; exit 1 when anything differs."""
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cli.add_argument(
-        "--generated", type=int, default=0, metavar="N", help="also N generated lines (default 0)"
-    )
+    cli.add_argument("--generated", type=int, default=0, metavar="N", help="also N generated lines (default 0)")
     cli.add_argument("--memory", type=int, default=0, metavar="N", help="also N generated memory cases")
     cli.add_argument("--seed", type=int, default=1)
     cli.add_argument("--no-reference", action="store_true", help="leave the reference lines out")
@@ -52,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = [
         case
         for case in cases
-        if args.platform in (None, case["platform"])
-        and args.only in f"{case['id']} {shlex.join(case['argv'])}"
+        if args.platform in (None, case["platform"]) and args.only in f"{case['id']} {shlex.join(case['argv'])}"
     ]
     return _print(cases, oracle.judge(cases), args)
 

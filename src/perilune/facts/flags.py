@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
+from heapq import nlargest
 from typing import Any, Literal
 
 import msgspec
@@ -172,9 +173,16 @@ def closest_flag(flag: str) -> str | None:
     spelled = "--" + name.lstrip("-").replace("_", "-").lower()
     if spelled in options():
         return spelled
-    if near := get_close_matches(spelled, options(), n=1, cutoff=0.8):
-        return near[0]
-    words = set(spelled.strip("-").split("-"))
-    shared = max(options(), key=lambda option: len(words & set(option.strip("-").split("-"))))
-    overlap = len(words & set(shared.strip("-").split("-")))
-    return shared if overlap >= max(2, len(words) - 1) else None
+    pieces = _pieces(spelled)
+    near = nlargest(12, options(), key=lambda known: len(pieces & _pieces(known)) / (len(_pieces(known)) + 1))
+    if found := get_close_matches(spelled, near, n=1, cutoff=0.8):
+        return found[0]
+    words = set(spelled[2:].split("-"))
+    overlap, best = max((len(words & set(known[2:].split("-"))), known) for known in near)
+    return best if overlap >= max(2, len(words) - 1) else None
+
+
+@lru_cache(maxsize=4096)
+def _pieces(text: str) -> frozenset[str]:
+    """Runs of three characters, which similar spellings share."""
+    return frozenset(text[i : i + 3] for i in range(len(text) - 2))

@@ -35,9 +35,7 @@ def _unknown(spelled: str) -> str:
     near = closest_flag(spelled)
     shown = spelled[:80]
     return (
-        f"{shown} is not a flag of SGLang; the closest one is {near}."
-        if near
-        else f"{shown} is not a flag of SGLang."
+        f"{shown} is not a flag of SGLang; the closest one is {near}." if near else f"{shown} is not a flag of SGLang."
     )
 
 

@@ -51,9 +51,7 @@ _NEVER_NEGATIVE = _DEVICE_COUNTS | {
     "speculative_eagle_topk",
     "port",
 }
-_NEVER_ZERO = frozenset(
-    {"tp_size", "pp_size", "nnodes", "page_size", "context_length", "mamba_full_memory_ratio"}
-)
+_NEVER_ZERO = frozenset({"tp_size", "pp_size", "nnodes", "page_size", "context_length", "mamba_full_memory_ratio"})
 
 
 def refuse_absurd(values: Mapping[str, Any], given: frozenset[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from perilune.errors import UnusableInput
@@ -12,9 +13,7 @@ from perilune.plan.resolve import config_file, parser
 from perilune.plan.resolve.state import Rejected
 from perilune.plan.server import Server
 
-_LOG_LEVELS = frozenset(
-    {"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTSET", "WARN", "WARNING", "BASIC_FORMAT"}
-)
+_LOG_LEVELS = frozenset({"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTSET", "WARN", "WARNING", "BASIC_FORMAT"})
 
 
 def arguments(server: Server, *, model: str | None = None) -> tuple[dict[str, Any], frozenset[str]]:
@@ -43,9 +42,7 @@ def engine_argv(server: Server) -> list[str]:
         return words
     words, backend = _without_model_type(words)
     if backend not in ("auto", "llm"):
-        raise UnusableInput(
-            f"It starts a {backend[:40]!r} server.", where="--model-type", fix="Only llm is known."
-        )
+        raise UnusableInput(f"It starts a {backend[:40]!r} server.", where="--model-type", fix="Only llm is known.")
     if words and not words[0].startswith("-"):
         words.insert(0, "--model-path")
     return words
@@ -71,7 +68,12 @@ def _without_model_type(words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _copied_defaults() -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, list) else value for name, value in defaults().items()}
+    return {**defaults(), **{name: list(value) for name, value in _list_defaults()}}
+
+
+@cache
+def _list_defaults() -> tuple[tuple[str, list[Any]], ...]:
+    return tuple((name, value) for name, value in defaults().items() if isinstance(value, list))
 
 
 def engine_environment(env: Mapping[str, str]) -> dict[str, str]:

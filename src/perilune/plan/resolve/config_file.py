@@ -66,14 +66,10 @@ def _as_words(content: dict[Any, Any]) -> Iterator[str]:
     switches, unsupported = _keys()
     for key, value in content.items():
         if not isinstance(key, str):
-            raise Rejected(
-                f"AttributeError: '{type(key).__name__}' object has no attribute 'replace'", "parse"
-            )
+            raise Rejected(f"AttributeError: '{type(key).__name__}' object has no attribute 'replace'", "parse")
         name = key.replace("-", "_")
         if name in unsupported:
-            raise Rejected(
-                f"ValueError: Unsupported config option '{name}' with action '{unsupported[name]}'", "parse"
-            )
+            raise Rejected(f"ValueError: Unsupported config option '{name}' with action '{unsupported[name]}'", "parse")
         if isinstance(value, bool) and name in switches:
             yield from [f"--{key}"] if value else []
         elif isinstance(value, bool):

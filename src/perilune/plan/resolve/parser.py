@@ -72,9 +72,7 @@ def json_list(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise argparse.ArgumentTypeError(
-            f"Invalid JSON list: {text}. Please provide a valid JSON list."
-        ) from None
+        raise argparse.ArgumentTypeError(f"Invalid JSON list: {text}. Please provide a valid JSON list.") from None
 
 
 def _no_constant(name: str) -> NoReturn:
