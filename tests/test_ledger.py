@@ -261,6 +261,14 @@ def test_every_figure_can_be_derived(found: Case) -> None:
         assert all(source in plan.figures for source in figure.inputs), name
 
 
+def test_a_derivation_names_the_state_format_in_use() -> None:
+    by_flag = planned("--tp-size 8 --mamba-ssm-dtype bfloat16")
+    by_variable = planned("--tp-size 8", env=(("SGLANG_MAMBA_SSM_DTYPE", "bfloat16"),))
+    for plan in (by_flag, by_variable):
+        assert "12 heads x 128 x 128 x 2 B" in derive(plan, "state_bytes_per_slot")
+        assert plan.to_json()["state_bytes_per_slot"] == 29_039_616
+
+
 def test_a_derivation_goes_down_to_what_is_given() -> None:
     told = derive(planned(f"{BALANCED} --mamba-full-memory-ratio 7.21"), "max_running_requests")
     for part in (

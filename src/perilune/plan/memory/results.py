@@ -88,14 +88,15 @@ def _model(ledger: Ledger) -> Iterator[Figure]:
     fullest = max(ledger.stages, key=lambda stage: stage.weights.bytes)
     groups = (*fullest.weights.target, *fullest.weights.draft)
     lines = [f"{group.name} {group.bytes / GIB:.2f}" for group in groups]
-    yield Figure(
-        "weights_bytes",
-        "weights on the fullest GPU",
-        ledger.weights_bytes,
-        "B",
-        " + ".join(lines) + " GiB",
-        geometry.source or "model geometry",
-    )
+    if groups:
+        yield Figure(
+            "weights_bytes",
+            "weights on the fullest GPU",
+            ledger.weights_bytes,
+            "B",
+            " + ".join(lines) + " GiB",
+            geometry.source or "model geometry",
+        )
     cells = terms.pool.cells
     stage = terms.stages[0]
     drafted = f" + {cells[0] - stage.kv_cell:,} B of draft" if cells[0] != stage.kv_cell else ""
@@ -110,13 +111,12 @@ def _model(ledger: Ledger) -> Iterator[Figure]:
     )
     if terms.state is None:
         return
-    ssm = ledger.resolved["mamba_ssm_dtype"] or "float32"
     yield Figure(
         "state_bytes_per_slot",
         "state bytes per slot",
         terms.state.slot,
         "B",
-        geometry.state_formula(terms.attn_tp, 4 if ssm == "float32" else 2),
+        geometry.state_formula(terms.attn_tp, terms.state.ssm_bytes, terms.state.conv_bytes),
         CACHE_PARAMS,
     )
     yield Figure(

@@ -40,6 +40,8 @@ class StateBytes(msgspec.Struct, frozen=True):
     slot: int
     ring: int
     layer: LayerState
+    ssm_bytes: int  # per element of the recurrent state
+    conv_bytes: int  # per element of the conv window
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +132,7 @@ def _state_bytes(shape: StateShape, layers: int, attn_tp: int, ssm: int, conv: i
         spec_ring_bytes=ring,
         decode_ring_bytes=ring_length * records,
     )
-    return StateBytes(whole * layers, ring * layers, layer)
+    return StateBytes(whole * layers, ring * layers, layer, ssm, conv)
 
 
 def _slots_per_request(resolved: Resolved) -> int:
