@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from perilune.plan.resolve import machine
-from perilune.plan.resolve.engine_model import engine_model
 from perilune.plan.resolve.graph_config import DISABLED
 from perilune.plan.resolve.graphs import disable_graphs, set_phase
 from perilune.plan.resolve.moe.flashinfer import flashinfer, flashinfer_megamoe
@@ -30,17 +29,7 @@ EXPERTS_SPAN_TP: Final = frozenset(
         "pplx",
     }
 )
-DEEPEP_V2_ARCHITECTURES: Final = frozenset(
-    {
-        "DeepseekV3ForCausalLM",
-        "DeepseekV4ForCausalLM",
-        "Glm5NextForConditionalGeneration",
-        "GlmMoeDsaForCausalLM",
-        "MiMoV2FlashForCausalLM",
-        "MiMoV2ForCausalLM",
-        "Qwen3MoeForCausalLM",
-    }
-)
+DEEPEP_V2_ARCHITECTURES: Final = frozenset({"DeepseekV3ForCausalLM", "Glm5NextForConditionalGeneration"})
 SEPARATE_SHARED_EXPERTS: Final = frozenset({"flashinfer", "flashinfer_megamoe", "deepep_v2"})
 MORI_EP_V2: Final = "SGLANG_MORI_EP_V2"
 
@@ -143,39 +132,20 @@ def _mori(r: Resolution) -> None:
 
 
 def _uses_mori_ep_v2(r: Resolution) -> bool:
-    """Version 2 unless it was turned off or does not fit; a version asked for by name stays."""
-    if not r.flag_env(MORI_EP_V2, default=True):
-        return False
-    obstacle = _mori_ep_v2_obstacle(r)
-    if obstacle is None:
+    """Only when it is asked for: version 2 is validated for a model that is not modelled, DeepSeek-V4."""
+    if MORI_EP_V2 in r.env and r.flag_env(MORI_EP_V2, default=True):
+        r.warn(f"{MORI_EP_V2} forces MoRI EPv2, which is validated for DeepSeek-V4 only.")
         return True
-    if MORI_EP_V2 in r.env:
-        r.warn(f"{MORI_EP_V2} forces MoRI EPv2 although it does not support {obstacle}.")
-        return True
-    r.warn(f"MoRI EPv1 is used: EPv2 does not support {obstacle}.")
-    r.env[MORI_EP_V2] = "False"
+    if MORI_EP_V2 not in r.env:
+        r.warn("MoRI EPv1 is used: EPv2 is validated for DeepSeek-V4 only.")
+        r.env[MORI_EP_V2] = "False"
     return False
-
-
-def _mori_ep_v2_obstacle(r: Resolution) -> str | None:
-    if r["tp_size"] > 8:
-        return f"{r['tp_size']} expert ranks across hosts"
-    if not r.flag_env("SGLANG_USE_AITER", default=machine.is_hip(r.platform)):
-        return "running without aiter"
-    if r.flag_env("MORI_ENABLE_SDMA"):
-        return "SDMA"
-    if engine_model(r).dtype != "bfloat16":
-        return f"{engine_model(r).dtype} activations"
-    if r.model.architecture != "DeepseekV4ForCausalLM":
-        return r.model.architecture
-    return None
 
 
 def _pplx(r: Resolution) -> None:
     if r["deepep_mode"] == "normal":
         raise r.reject(
-            "moe_a2a_backend='pplx' only supports low-latency mode; set --deepep-mode to 'low_latency' or "
-            "'auto'."
+            "moe_a2a_backend='pplx' only supports low-latency mode; set --deepep-mode to 'low_latency' or 'auto'."
         )
     if r["deepep_mode"] == "auto":
         r.warn("pplx dispatches in low-latency mode.")

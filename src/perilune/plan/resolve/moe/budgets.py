@@ -20,19 +20,7 @@ FLYDSL_DECODE: Final = "SGLANG_AMD_FLYDSL_MEGA_MOE_DECODE_MTPR"
 DEEPEP_V2_TOKENS: Final = "SGLANG_DEEPEP_V2_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
 FLASHINFER_TOKENS: Final = "SGLANG_FLASHINFER_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
 FLASHINFER_ROOM: Final = 4096  # tokens the FlashInfer workspace holds at least
-NO_FALLBACK: Final = frozenset(
-    {
-        "DeepseekV4ForCausalLM",
-        "InternS2PreviewForConditionalGeneration",
-        "MellumForCausalLM",
-        "Qwen2MoeForCausalLM",
-        "Qwen3MoeForCausalLM",
-        "Qwen3NextForCausalLM",
-        "Qwen3VLMoeForConditionalGeneration",
-        "Qwen3_5MoeForCausalLM",
-        "Qwen3_5MoeForConditionalGeneration",
-    }
-)
+NO_FALLBACK: Final = frozenset({"Qwen3NextForCausalLM", "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"})
 """MoE blocks that cannot fall back to a plain kernel when MegaMoE's buffer is too small."""
 
 
@@ -152,14 +140,12 @@ def _check_flydsl_decode(r: Resolution) -> None:
         return
     if r["attn_cp_size"] > 1:
         raise r.reject(
-            f"{FLYDSL_DECODE} is not supported with attention context parallelism (--attn-cp-size > 1); set "
-            "it to 0."
+            f"{FLYDSL_DECODE} is not supported with attention context parallelism (--attn-cp-size > 1); set it to 0."
         )
     requests = r["max_running_requests"]
     if requests is None:
         raise r.reject(
-            f"{FLYDSL_DECODE} needs --max-running-requests to bound the largest decode / verify forward on "
-            "one rank."
+            f"{FLYDSL_DECODE} needs --max-running-requests to bound the largest decode / verify forward on one rank."
         )
     if runs_attention_dp(r):
         requests //= r["attn_dp_size"]

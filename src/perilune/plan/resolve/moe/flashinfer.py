@@ -54,8 +54,7 @@ def flashinfer_megamoe(r: Resolution) -> None:
         )
     if not machine.is_sm100(r.platform):
         raise r.reject(
-            "FlashInfer MegaMOE currently requires an SM100-family CUDA device for all supported "
-            "quantization formats."
+            "FlashInfer MegaMOE currently requires an SM100-family CUDA device for all supported quantization formats."
         )
     draft_exchanges = r["speculative_algorithm"] is not None and r["speculative_moe_a2a_backend"] not in (
         None,

@@ -92,8 +92,7 @@ def experimental_marlin(r: Resolution) -> None:
     )
     if expert_parallel and moves_experts:
         raise r.reject(
-            "experimental_sgl_marlin EP requires trivial expert placement without redundancy, EPLB, or "
-            "elastic EP"
+            "experimental_sgl_marlin EP requires trivial expert placement without redundancy, EPLB, or elastic EP"
         )
 
 
@@ -111,9 +110,7 @@ def _runner_for_quantization(r: Resolution) -> None:
 
 def _online_nvfp4_runner(r: Resolution) -> None:
     runner = r["moe_runner_backend"]
-    mega = r["moe_a2a_backend"] == "flashinfer_megamoe" and r.flag_env(
-        "SGLANG_FLASHINFER_CUTEDSL_NVFP4_W4A16"
-    )
+    mega = r["moe_a2a_backend"] == "flashinfer_megamoe" and r.flag_env("SGLANG_FLASHINFER_CUTEDSL_NVFP4_W4A16")
     if not machine.is_sm100(r.platform):
         raise r.reject("--quantization nvfp4_online is supported only on NVIDIA Blackwell SM100/SM103 GPUs.")
     if runner == "auto":
@@ -172,14 +169,11 @@ def _check_cutedsl(r: Resolution) -> None:
     if exchange not in ("none", "deepep", "flashinfer"):
         _reject(
             r,
-            "flashinfer_cutedsl supports moe_a2a_backend='none', 'deepep', or 'flashinfer', got "
-            f"'{exchange}'.",
+            f"flashinfer_cutedsl supports moe_a2a_backend='none', 'deepep', or 'flashinfer', got '{exchange}'.",
         )
     per_token = quantization == "nvfp4_online" or r.flag_env("SGLANG_FLASHINFER_NVFP4_PER_TOKEN_ACTIVATION")
     if exchange == "deepep" and per_token:
-        raise r.reject(
-            "flashinfer_cutedsl per-token NVFP4 activation requires moe_a2a_backend='none' or 'flashinfer'."
-        )
+        raise r.reject("flashinfer_cutedsl per-token NVFP4 activation requires moe_a2a_backend='none' or 'flashinfer'.")
 
 
 def _check_expert_width(r: Resolution) -> None:

@@ -7,20 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from perilune.errors import UnusableInput
 from perilune.plan.resolve import machine
 from perilune.plan.resolve.state import Resolution
 
 ALL_TO_ALL: Final = ("a2a", "fi_a2a")
-NO_SCATTERED_INPUT: Final = frozenset(
-    {
-        "KimiK3ForConditionalGeneration",
-        "KimiK3LinearForCausalLM",
-        "InklingForConditionalGeneration",
-        "InklingForConditionalGenerationMTP",
-    }
-)
-NO_SCATTERED_INPUT_TYPES: Final = frozenset({"nemotron_h", "nemotron_h_puzzle", "longcat_flash"})
+NEMOTRON_H: Final = frozenset({"nemotron_h", "nemotron_h_puzzle"})
 GROUP_SHARING: Final = "Glm5NextForConditionalGeneration"
 
 
@@ -83,31 +74,21 @@ def _dcp_exchange(r: Resolution) -> tuple[str, str]:
 
 
 def _drop_scattered_input(r: Resolution) -> None:
-    model_type, architecture = str(r.model.text.get("model_type")), r.model.architecture
-    if model_type.startswith("nemotron_h") and r["attn_cp_size"] > 1:
+    nemotron = r.model.text.get("model_type") in NEMOTRON_H
+    if nemotron and r["attn_cp_size"] > 1:
         raise r.reject("Nemotron-H does not support --attn-cp-size > 1")
-    if model_type == "longcat_flash":
-        raise UnusableInput("LongCat-Flash is not modelled.", where="--model-path")
-    if r["enable_attn_tp_input_scattered"] and (
-        model_type in NO_SCATTERED_INPUT_TYPES or architecture in NO_SCATTERED_INPUT
-    ):
-        r.warn(f"Input-scattered attention is off: {architecture} does not implement it.")
+    if r["enable_attn_tp_input_scattered"] and (nemotron or r.model.is_kimi_k3):
+        r.warn(f"Input-scattered attention is off: {r.model.architecture} does not implement it.")
         r.set("enable_attn_tp_input_scattered", False, "the model does not implement it")
 
 
 def _check_prefill_cp(r: Resolution) -> None:
-    architecture, strategy = r.model.architecture, r["cp_strategy"]
-    if machine.is_hip(r.platform) and architecture != "DeepseekV4ForCausalLM":
-        raise r.reject(
-            f"Prefill CP on HIP is only supported for DeepseekV4ForCausalLM, got {architecture!r}."
-        )
-    if architecture == "DeepseekV32ForCausalLM" and strategy == "zigzag":
-        raise r.reject("DeepSeek V3.2 prefill CP does not support --cp-strategy zigzag; use interleave.")
-    if architecture in ("MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM", "Qwen4ExpForConditionalGeneration"):
-        raise UnusableInput(f"Prefill CP of {architecture} is not modelled.", where="--enable-prefill-cp")
+    architecture = r.model.architecture
+    if machine.is_hip(r.platform):
+        raise r.reject(f"Prefill CP on HIP is only supported for DeepseekV4ForCausalLM, got {architecture!r}.")
     if architecture == GROUP_SHARING and r["attn_cp_size"] > 1:
         _share_tp_group(r)
-    if strategy is None:
+    if r["cp_strategy"] is None:
         raise r.reject("--cp-strategy must be set when --enable-prefill-cp is enabled.")
 
 
@@ -160,10 +141,13 @@ def _share_tp_group(r: Resolution) -> None:
 
 
 def _recurrent_heads(r: Resolution) -> dict[str, int]:
+    """The head counts that the recurrent layers split over the TP group."""
     fields = r.model.fields
     if fields.has("linear_num_key_heads"):
         names = ("linear_num_key_heads", "linear_num_value_heads")
         return {name: fields.integer(name) for name in names}
+    if fields.has("linear_num_heads"):
+        return {"num_heads": fields.integer("linear_num_heads")}
     return {"num_heads": fields.section("linear_attn_config").integer("num_heads")}
 
 

@@ -48,8 +48,7 @@ def _settle_backend(r: Resolution) -> None:
         if r["eplb_algorithm"] not in ELASTIC_EPLB:
             raise _assertion(
                 r,
-                "Elastic EP requires eplb_algorithm to be set to 'auto' or "
-                "'elasticity_aware(_hierarchical)'.",
+                "Elastic EP requires eplb_algorithm to be set to 'auto' or 'elasticity_aware(_hierarchical)'.",
             )
     if r["pp_size"] != 1:
         raise _assertion(r, "PP size should be set to 1 under elastic EP")
@@ -71,8 +70,7 @@ def _check_joiner(r: Resolution) -> None:
             if r["node_rank"] != 1:
                 raise _assertion(
                     r,
-                    "Elastic EP scale-up requires one joining TP group at --node-rank 1 "
-                    f"(got {r['node_rank']}).",
+                    f"Elastic EP scale-up requires one joining TP group at --node-rank 1 (got {r['node_rank']}).",
                 )
             if offset <= 0:
                 raise _assertion(
@@ -121,9 +119,7 @@ def _check_topology(r: Resolution) -> int:
     """The attention-TP width, after checking that every EP size is whole attention replicas."""
     tp, groups, cp = r["tp_size"], r["attn_dp_size"], r["attn_cp_size"]
     if tp <= 0 or groups <= 0 or cp <= 0 or tp % (groups * cp):
-        raise _assertion(
-            r, f"Invalid attention topology: tp_size={tp}, attn_dp_size={groups}, attn_cp_size={cp}."
-        )
+        raise _assertion(r, f"Invalid attention topology: tp_size={tp}, attn_dp_size={groups}, attn_cp_size={cp}.")
     replica = tp // groups
     sizes = [r["max_ep_size"], r["elastic_ep_initial_size"] or tp]
     if r["ep_join_mode"] == "scale":
@@ -148,13 +144,11 @@ def _check_sizes(r: Resolution) -> None:
             r,
             (
                 initial > current,
-                "--elastic-ep-initial-size cannot exceed the current EP size "
-                f"(initial={initial}, current={current}).",
+                f"--elastic-ep-initial-size cannot exceed the current EP size (initial={initial}, current={current}).",
             ),
             (
                 current + tp > largest,
-                "Elastic EP joining group exceeds --max-ep-size "
-                f"(join_target={current + tp}, max_ep_size={largest}).",
+                f"Elastic EP joining group exceeds --max-ep-size (join_target={current + tp}, max_ep_size={largest}).",
             ),
             (
                 tp == 1 and r["moe_dense_tp_size"] != 1,
@@ -165,9 +159,7 @@ def _check_sizes(r: Resolution) -> None:
         if r["elastic_ep_initial_size"] is None:
             r.set("elastic_ep_initial_size", tp, "a primary deployment starts at its TP size")
         if r["elastic_ep_initial_size"] != tp:
-            raise _assertion(
-                r, f"The primary --elastic-ep-initial-size must equal its launch-time TP size ({tp})."
-            )
+            raise _assertion(r, f"The primary --elastic-ep-initial-size must equal its launch-time TP size ({tp}).")
     if r["elastic_ep_initial_size"] <= 0:
         raise _assertion(r, "")
 
@@ -185,8 +177,7 @@ def _check_compatibility(r: Resolution, attention_tp: int) -> None:
         ),
         (
             r["elastic_ep_backend"] != "mooncake",
-            f"{runtime} requires --elastic-ep-backend mooncake "
-            f"(got elastic_ep_backend={r['elastic_ep_backend']}).",
+            f"{runtime} requires --elastic-ep-backend mooncake (got elastic_ep_backend={r['elastic_ep_backend']}).",
         ),
         (
             attention_tp % r["dcp_size"] != 0,
@@ -213,8 +204,7 @@ def _check_compatibility(r: Resolution, attention_tp: int) -> None:
         ),
         (
             not r["enable_dp_lm_head"],
-            f"{scale_up} --enable-dp-lm-head so output projection does not depend on the joining group's TP "
-            "size.",
+            f"{scale_up} --enable-dp-lm-head so output projection does not depend on the joining group's TP size.",
         ),
         (
             r["attn_cp_size"] != 1,

@@ -18,8 +18,7 @@ def shared_experts_tp(r: Resolution) -> None:
     attention_tp = r["tp_size"] // r["attn_dp_size"] // r["attn_cp_size"]
     if size < 1 or attention_tp % size != 0:
         raise r.reject(
-            f"--shared-experts-tp-size ({size}) must be a positive divisor of attention TP size "
-            f"({attention_tp})."
+            f"--shared-experts-tp-size ({size}) must be a positive divisor of attention TP size ({attention_tp})."
         )
     if r.model.architecture != "KimiK3ForConditionalGeneration":
         raise r.reject("--shared-experts-tp-size is only supported for Kimi-K3.")

@@ -39,17 +39,9 @@ def _check_role(r: Resolution) -> None:
             f"{FLAG} is only supported on PD prefill workers: a rank's pool holds only its stripe of every "
             "cached page, which is incompatible with local decode."
         )
-    algorithm = r["speculative_algorithm"]
-    if algorithm is not None and (
-        algorithm != "EAGLE"
-        or r.model.architecture != "GlmMoeDsaForCausalLM"
-        or r.model.text.get("num_nextn_predict_layers") != 1
-        or r["speculative_eagle_topk"] != 1
-        or r["enable_multi_layer_eagle"]
-    ):
+    if r["speculative_algorithm"] is not None:
         raise r.reject(
-            "KV sharding supports speculative decoding only for GLM DSA single-layer NextN MTP with EAGLE "
-            "and topk=1."
+            "KV sharding supports speculative decoding only for GLM DSA single-layer NextN MTP with EAGLE and topk=1."
         )
     if r["dllm_algorithm"] is not None:
         raise r.reject(
@@ -67,8 +59,7 @@ def _check_prefix_cache(r: Resolution) -> None:
     core = r.env.setdefault(TREE_CORE, "python")
     if not r["disable_radix_cache"] and core != "python":
         raise r.reject(
-            f"{FLAG} requires the Python UnifiedTreeCore: {TREE_CORE}={core!r} is not supported for sharded "
-            "KV."
+            f"{FLAG} requires the Python UnifiedTreeCore: {TREE_CORE}={core!r} is not supported for sharded KV."
         )
 
 
@@ -82,8 +73,7 @@ def _check_companions(r: Resolution) -> None:
         ),
         (
             r["enable_streaming_session"],
-            f"{FLAG} does not support streaming sessions: their virtual nodes do not carry KV-shard rotation "
-            "metadata.",
+            f"{FLAG} does not support streaming sessions: their virtual nodes do not carry KV-shard rotation metadata.",
         ),
         (r["enable_session_radix_cache"], f"{FLAG} does not support session radix cache yet."),
         (
@@ -226,8 +216,7 @@ def _check_ranks(r: Resolution) -> None:
             )
         if not context_parallel and r["tp_size"] <= 1:
             raise r.reject(
-                f"{FLAG} for MLA models without prefill CP shards across attention-TP ranks and needs "
-                "tp_size > 1."
+                f"{FLAG} for MLA models without prefill CP shards across attention-TP ranks and needs tp_size > 1."
             )
     elif not (r["enable_prefill_cp"] and context_parallel):
         raise r.reject(
@@ -267,5 +256,3 @@ def _run_eagerly(r: Resolution) -> None:
     if graphs.prefill.backend != DISABLED:
         r.warn("Prefill CUDA graphs are off: they do not work with KV sharding.")
         set_phase(r, "prefill", "not compatible with KV sharding", backend=DISABLED)
-    if r["speculative_algorithm"] is not None:
-        set_phase(r, "decode", "draft graphs know no shard plan", backend=DISABLED)

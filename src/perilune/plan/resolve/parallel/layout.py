@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from perilune.errors import UnusableInput
 from perilune.plan.resolve.graph_config import DISABLED, PHASES, GraphConfig, prefill_sizes
 from perilune.plan.resolve.graphs import set_phase
 from perilune.plan.resolve.state import Rejected, Resolution
@@ -15,7 +14,6 @@ from perilune.plan.resolve.view import dp_ranks, runs_attention_dp
 
 CONSERVATIVENESS: Final = 0.3  # how much less memory a DP rank keeps back for running requests
 GRAPH_REGISTER: Final = "NCCL_GRAPH_REGISTER"
-SEQUENCE_PARALLEL: Final = ("MuseSparkForConditionalGeneration", "Qwen3ForCausalLM")
 
 
 def deprecated_dp_attention(r: Resolution) -> None:
@@ -101,46 +99,17 @@ def pipeline_overlap(r: Resolution) -> None:
 
 
 def layernorm_sp(r: Resolution) -> None:
-    """Sequence-parallel LayerNorm exists for two architectures under plain tensor parallelism."""
+    """Sequence-parallel LayerNorm exists for two architectures, neither of which is modelled."""
     muse_prefill = r["enable_megamoe_for_layernorm_sp"]
-    if not r["enable_layernorm_sp"]:
-        if muse_prefill:
-            raise r.reject("--enable-megamoe-for-layernorm-sp requires --enable-layernorm-sp.")
-        return
-    architecture = r.model.architecture
-    muse = architecture == SEQUENCE_PARALLEL[0]
-    if muse_prefill and not muse:
+    if muse_prefill and not r["enable_layernorm_sp"]:
+        raise r.reject("--enable-megamoe-for-layernorm-sp requires --enable-layernorm-sp.")
+    if muse_prefill:
         raise r.reject("--enable-megamoe-for-layernorm-sp supports only Muse Spark.")
-    if architecture not in SEQUENCE_PARALLEL:
+    if r["enable_layernorm_sp"]:
         raise r.reject(
-            f"--enable-layernorm-sp is only supported for {list(SEQUENCE_PARALLEL)}; got {architecture}."
+            "--enable-layernorm-sp is only supported for ['MuseSparkForConditionalGeneration', "
+            f"'Qwen3ForCausalLM']; got {r.model.architecture}."
         )
-    if muse:
-        raise UnusableInput("Muse Spark is not modelled.", where="--enable-layernorm-sp")
-    refusals = (
-        (
-            r["tp_size"] <= 1,
-            "requires tp_size > 1: there is no sequence to shard across a single TP rank.",
-        ),
-        (
-            runs_attention_dp(r),
-            "is not compatible with attention DP: SP shards the sequence across the full TP group, which "
-            "under DP attention spans data-parallel groups holding different sequences.",
-        ),
-        (
-            r["speculative_algorithm"] is not None,
-            "supports speculative decoding only with Muse Spark DFLASH: other models/algorithms do not "
-            "gather the sequence-sharded auxiliary hidden states.",
-        ),
-        (
-            r["pp_size"] > 1,
-            "is not compatible with pipeline parallelism: only the first rank's stack starts the "
-            "sequence-sharded region, so the next rank would receive a stream it does not expect.",
-        ),
-    )
-    for applies, text in refusals:
-        if applies:
-            raise r.reject(f"--enable-layernorm-sp {text}")
 
 
 def _assertion(r: Resolution, text: str) -> Rejected:

@@ -50,10 +50,7 @@ def _image_processor(r: Resolution) -> None:
 def _allreduce_fusion(r: Resolution) -> None:
     reason = "--enable-flashinfer-allreduce-fusion is the old name of the backend `auto`"
     if r["enable_flashinfer_allreduce_fusion"] and r["flashinfer_allreduce_fusion_backend"] is None:
-        r.warn(
-            "--enable-flashinfer-allreduce-fusion is deprecated; use "
-            "--flashinfer-allreduce-fusion-backend=auto."
-        )
+        r.warn("--enable-flashinfer-allreduce-fusion is deprecated; use --flashinfer-allreduce-fusion-backend=auto.")
         r.set("flashinfer_allreduce_fusion_backend", "auto", reason)
     r.set("enable_flashinfer_allreduce_fusion", False, reason)
 
@@ -127,8 +124,7 @@ def _check_sidecar(r: Resolution, legacy: Any) -> None:
         raise r.reject("--sidecar must not be empty.")
     if legacy:
         raise r.reject(
-            "--sidecar requires SGLang's native gRPC server; it cannot be combined with "
-            "--smg-grpc-mode/--grpc-mode."
+            "--sidecar requires SGLang's native gRPC server; it cannot be combined with --smg-grpc-mode/--grpc-mode."
         )
     if r["grpc_port"] is None:
         raise r.reject("--sidecar requires --grpc-port or SGLANG_GRPC_PORT.")

@@ -24,9 +24,7 @@ def environment_variables(r: Resolution) -> None:
         r.env["SGLANG_FLASHINFER_MOE_FUSED_FINALIZE"] = "0"
     if r["debug_cuda_graph"]:
         _debug_cuda_graph(r)
-    if r["enable_deepseek_v4_fp4_indexer"] and not (
-        machine.is_sm100(r.platform) or machine.is_hip(r.platform)
-    ):
+    if r["enable_deepseek_v4_fp4_indexer"] and not (machine.is_sm100(r.platform) or machine.is_hip(r.platform)):
         raise r.reject(
             "--enable-deepseek-v4-fp4-indexer requires SM100, SM120, or gfx95 GPUs with FP4 indexer support."
         )
@@ -43,8 +41,7 @@ def crash_dump(r: Resolution) -> None:
         "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
         "CUDA_COREDUMP_SHOW_PROGRESS": "1",
         "CUDA_COREDUMP_GENERATION_FLAGS": (
-            "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,"
-            "skip_constbank_memory"
+            "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
         ),
         "CUDA_COREDUMP_FILE": f"{folder}/%h/core.cuda.%t.%p",
         "CUDA_COREDUMP_PIPE": "/tmp/corepipe.cuda.%h.%p",  # noqa: S108 - the engine's own path

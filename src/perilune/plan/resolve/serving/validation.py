@@ -16,6 +16,42 @@ from perilune.plan.resolve.state import Resolution
 MODALITIES: Final = ("image", "video", "audio")
 RENAMED_MASK_LIMIT: Final = "SGLANG_DISAGGREGATION_SAMPLING_MASK_MAX_TOKENS"
 MAX_STOPS: Final = 32
+SAMPLING_FIELDS: Final = frozenset(
+    {
+        "beam_width",
+        "custom_params",
+        "ebnf",
+        "ebnf_full_assistant",
+        "frequency_penalty",
+        "ignore_eos",
+        "is_normalized",
+        "json_schema",
+        "logit_bias",
+        "max_new_tokens",
+        "min_new_tokens",
+        "min_p",
+        "n",
+        "no_stop_trim",
+        "presence_penalty",
+        "regex",
+        "repetition_penalty",
+        "sampling_seed",
+        "skip_special_tokens",
+        "spaces_between_special_tokens",
+        "stop",
+        "stop_regex",
+        "stop_regex_max_len",
+        "stop_regex_strs",
+        "stop_str_max_len",
+        "stop_strs",
+        "stop_token_ids",
+        "stream_interval",
+        "structural_tag",
+        "temperature",
+        "top_k",
+        "top_p",
+    }
+)
 
 
 def ssl(r: Resolution) -> None:
@@ -34,8 +70,7 @@ def ssl(r: Resolution) -> None:
             raise r.reject("--enable-ssl-refresh requires --ssl-certfile and --ssl-keyfile to be specified.")
     if r["enable_http_worker_reuseport"] and (r["tokenizer_worker_num"] == 1 or r["enable_http2"]):
         raise r.reject(
-            "--enable-http-worker-reuseport requires --tokenizer-worker-num > 1 and has no effect with "
-            "--enable-http2."
+            "--enable-http-worker-reuseport requires --tokenizer-worker-num > 1 and has no effect with --enable-http2."
         )
     if r["enable_http2"]:
         _check_http2(r)
@@ -115,13 +150,9 @@ def _optimistic_prefill(r: Resolution) -> None:
         if obstacle:
             r.warn(f"Optimistic prefill is off: it does not work with {obstacle}.")
             r.set("optimistic_prefill_attempts", 0, f"not compatible with {obstacle}")
-    if (
-        r["disaggregation_decode_allocation_policy"] == "prefill_complete"
-        and r["optimistic_prefill_attempts"] <= 0
-    ):
+    if r["disaggregation_decode_allocation_policy"] == "prefill_complete" and r["optimistic_prefill_attempts"] <= 0:
         raise r.reject(
-            "prefill_complete requires optimistic prefill, but the resolved model/cache configuration "
-            "disabled it."
+            "prefill_complete requires optimistic prefill, but the resolved model/cache configuration disabled it."
         )
 
 
@@ -148,8 +179,7 @@ def _media_limits(r: Resolution) -> None:
     for kind in limits if isinstance(limits, dict) else ():
         if kind not in MODALITIES:
             raise r.reject(
-                f"Invalid modality '{kind}' in --limit-mm-data-per-request.Allowed modalities are: "
-                f"{list(MODALITIES)}"
+                f"Invalid modality '{kind}' in --limit-mm-data-per-request.Allowed modalities are: {list(MODALITIES)}"
             )
 
 
@@ -170,6 +200,9 @@ def _preferred_sampling(r: Resolution) -> None:
 
 def _check_without_tokenizer(r: Resolution, preferred: dict[str, Any]) -> None:
     """Text stops and a minimum length need the tokenizer that `--skip-tokenizer-init` leaves out."""
+    unknown = [name for name in preferred if name not in SAMPLING_FIELDS]
+    if unknown:
+        raise r.reject(f"Unexpected keyword argument {unknown[0]!r}", error="TypeError")
     for name in ("stop", "stop_regex", "min_new_tokens"):
         value = preferred.get(name)
         if name != "min_new_tokens" and isinstance(value, str):
