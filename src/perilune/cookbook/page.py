@@ -83,12 +83,21 @@ class Page:
     @cached_property
     def frontmatter(self) -> tuple[int, int] | None:
         """The lines between the two `---` fences at the top, as (first, end) counted from 0."""
-        if not self.lines or not _FENCE.match(self.lines[0].rstrip("\r\n")):
+        if not self._starts_with_fence:
             return None
         for number, line in enumerate(self.lines[1:], start=1):
             if _FENCE.match(line.rstrip("\r\n")):
                 return 1, number
         return None
+
+    @property
+    def frontmatter_is_open(self) -> bool:
+        """Whether the first line opens a frontmatter that no line closes."""
+        return self._starts_with_fence and self.frontmatter is None
+
+    @property
+    def _starts_with_fence(self) -> bool:
+        return bool(self.lines) and _FENCE.match(self.lines[0].rstrip("\r\n")) is not None
 
     @cached_property
     def source(self) -> str:

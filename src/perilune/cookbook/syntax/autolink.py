@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
-from perilune.cookbook.syntax.nodes import Element, Link, Mark, Node, Text
+from perilune.cookbook.syntax.nodes import Element, Link, Mark, Node, Text, walk
 from perilune.cookbook.syntax.uri import normalize
 
 _TRAIL = re.compile(r"(?:[!\"')*,.:;?_~]|&[A-Za-z]+;|\](?![\[(\s\ufeff]|\Z))*(?:\](?=[\[(\s\ufeff]|\Z)|[<\s\ufeff]|\Z)")
@@ -103,6 +103,8 @@ _MAYBE = re.compile(r"@|www|://", re.IGNORECASE)
 
 def link_texts(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Make links of the addresses that stand in the texts of a tree, outside its links."""
+    if not any(isinstance(node, Text) and _MAYBE.search(node.value) for node in walk(nodes)):
+        return nodes
     for find in (_find_url, _find_xmpp, _find_mailto, _find_email):
         nodes = _in_texts(nodes, find)
     return nodes

@@ -11,8 +11,11 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block import reference as markdown_reference
 
 from perilune.cookbook.page import PageError
+from perilune.cookbook.syntax import pipes
+from perilune.cookbook.syntax.esm import starts_esm
 from perilune.cookbook.syntax.jsx import MdxError, UnfinishedError, scan_flow
 
+_BLOCK_STARTS = frozenset("`~>*-_+#<{[|:=0123456789")
 _FOOTNOTE = re.compile(r"\[\^([^\s\]\[]+)\]:")
 
 
@@ -58,6 +61,19 @@ def _at(error: MdxError, text: str, start: int) -> PageError:
     return PageError(error.message, start + 1 + text.count("\n", 0, error.offset))
 
 
+def prose(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Block rule: a heading or paragraph that begins as no other block can, found without trying them all."""
+    if not _is_plain(state, start, end) or starts_esm(state, start):
+        return False
+    return heading_underlined(state, start, end, silent) or paragraph(state, start, end, silent)
+
+
+def _is_plain(state: StateBlock, line: int, end: int) -> bool:
+    if state.src[state.bMarks[line] + state.tShift[line]] in _BLOCK_STARTS:
+        return False
+    return line + 1 >= end or not pipes.may_be_delimiter(state, line + 1)
+
+
 def heading_underlined(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Block rule: a paragraph underlined with `===` or `---`."""
     line = start + 1
@@ -101,22 +117,44 @@ def paragraph(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _paragraph_ends(state: StateBlock, line: int, end: int) -> bool:
     if state.sCount[line] < 0:  # a lazy line of a block quote, already judged there
+        return line + 1 < end and state.sCount[line + 1] >= 0 and pipes.table(state, line, end, True)
+    if _is_plain(state, line, end):
         return False
-    return any(rule(state, line, end, True) for rule in state.md.block.ruler.getRules("paragraph"))
+    for rule in state.md.block.ruler.getRules("paragraph"):
+        if rule(state, line, end, True):
+            if rule is pipes.table:
+                state.env["table_after_text"] = line
+            return True
+    return False
 
 
 def _push_inline(state: StateBlock, start: int, end: int) -> None:
     token = state.push("inline", "", 0)
     token.content = state.getLines(start, end, state.blkIndent, False).strip(" \t\n")
     token.map = [start, end]
-    note_footnote(state, token.content)
 
 
-def note_footnote(state: StateBlock, content: str) -> None:
-    """Remember the label of a footnote that is defined where `content` begins."""
-    match = _FOOTNOTE.match(content)
-    if match:
-        state.env.setdefault("footnotes", set()).add(match[1].casefold())
+def footnote_definition(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Block rule: `[^label]:` and what follows it, indented by four columns."""
+    first = state.bMarks[start] + state.tShift[start]
+    match = _FOOTNOTE.match(state.src, first, state.eMarks[start])
+    if match is None or state.is_code_block(start):
+        return False
+    if silent:
+        return True
+    state.env.setdefault("footnotes", set()).add(match[1].casefold())
+    state.push("footnote_open", "", 1).map = [start, end]
+    saved = (state.bMarks[start], state.tShift[start], state.sCount[start], state.blkIndent, state.parentType)
+    text = match.end()
+    while text < state.eMarks[start] and state.src[text] in " \t":
+        text += 1
+    state.blkIndent += 4
+    state.bMarks[start], state.tShift[start], state.sCount[start] = match.end(), text - match.end(), state.blkIndent
+    state.parentType = "footnote"
+    state.md.block.tokenize(state, start, end)
+    state.bMarks[start], state.tShift[start], state.sCount[start], state.blkIndent, state.parentType = saved
+    state.push("footnote_close", "", -1)
+    return True
 
 
 def reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:

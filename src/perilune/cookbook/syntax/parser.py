@@ -13,13 +13,13 @@ from markdown_it.token import Token
 from perilune.cookbook.page import Dialect, Page, PageError
 from perilune.cookbook.syntax import autolink, blocks, esm, inline, links, pipes, spans
 from perilune.cookbook.syntax.jsx import MdxError
-from perilune.cookbook.syntax.nodes import Node, Text
+from perilune.cookbook.syntax.nodes import Node
+from perilune.cookbook.syntax.simple import simple_cell
 
 MAX_INLINE_CHARS = 65_536
 MAX_NESTING = 60
 
 _INTERRUPTS_ALL: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-_PLAIN_STOPS = frozenset("\n&*<[]\\_`{}~!@:")
 
 
 class PageParser(MarkdownIt):
@@ -28,11 +28,15 @@ class PageParser(MarkdownIt):
     def __init__(self, dialect: Dialect) -> None:
         super().__init__("commonmark", {"maxNesting": MAX_NESTING})
         block, span = self.block.ruler, self.inline.ruler
-        block.before("code", "pipe_table", pipes.table, {"alt": ["paragraph", "reference"]})
-        block.at("reference", blocks.reference, {"alt": []})
+        block.disable("reference")
+        block.before("code", "interrupting_table", pipes.interrupting_table, {"alt": []})
+        block.after("heading", "footnote", blocks.footnote_definition, _INTERRUPTS_ALL)
+        block.after("footnote", "pipe_table", pipes.table, {"alt": ["paragraph", "reference"]})
+        block.after("pipe_table", "definition", blocks.reference, {"alt": []})
         if dialect is Dialect.MDX:
             block.disable(["code", "html_block"])
-            block.before("pipe_table", "esm", esm.esm, {"alt": []})
+            block.before("interrupting_table", "esm", esm.esm, {"alt": []})
+            block.before("interrupting_table", "prose", blocks.prose, {"alt": []})
             block.before("pipe_table", "mdx_flow", blocks.flow, _INTERRUPTS_ALL)
             block.at("lheading", blocks.heading_underlined, {"alt": []})
             block.at("paragraph", blocks.paragraph, {"alt": []})
@@ -77,8 +81,9 @@ class Document:
 
     def inline(self, content: str, line: int, *, in_table: bool = False) -> tuple[Node, ...]:
         """Parse inline text that begins on `line` (counted from 0); raises PageError."""
-        if in_table and _PLAIN_STOPS.isdisjoint(content) and "www." not in content.lower():
-            return (Text(content),) if content else ()
+        simple = simple_cell(content) if in_table else None
+        if simple is not None:
+            return simple
         if len(content) > MAX_INLINE_CHARS:
             raise PageError(f"a text of {len(content):,} characters is longer than {MAX_INLINE_CHARS:,}", line + 1)
         tokens: list[Token] = []
@@ -94,6 +99,8 @@ class Document:
 
 def parse(page: Page) -> Document:
     """Parse a page's blocks; raises PageError where the page is not valid MDX."""
+    if page.frontmatter_is_open:
+        raise PageError("the frontmatter that opens here is never closed with `---`", 1)
     tokens: list[Token] = []
     env: dict[str, Any] = {}
     markdown = parser(page.dialect)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from markdown_it.rules_block import StateBlock
 
+from perilune.cookbook.page import PageError
 from perilune.cookbook.syntax.esm import starts_esm
 
 Align = Literal["", "left", "center", "right"]
@@ -43,7 +44,7 @@ class PipeTable:
 def table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Block rule: a header row, a delimiter row with as many cells, and body rows."""
     header = start + 1
-    if header >= end or state.sCount[header] < state.blkIndent:
+    if header >= end or not may_be_delimiter(state, header) or state.sCount[header] < state.blkIndent:
         return False
     if state.is_code_block(start) or state.is_code_block(header):
         return False
@@ -54,6 +55,8 @@ def table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     head = split_row(_line(state, start))
     if len(head) != len(aligns) or ("|" not in delimiter and ":" not in delimiter):
         return False
+    if state.sCount[start] < state.blkIndent:
+        raise PageError("the header row of a table stands outside the container of its other rows", start + 1)
     if silent:
         return True
     rows, cut, line = _body(state, header + 1, end, len(aligns))
@@ -65,6 +68,16 @@ def table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return True
 
 
+def interrupting_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Block rule: the table before which a paragraph has ended, whatever else its header row looks like."""
+    return state.env.get("table_after_text") == start and table(state, start, end, silent)
+
+
+def may_be_delimiter(state: StateBlock, line: int) -> bool:
+    """Tell whether a line begins as the row below a table's header does."""
+    return state.src.startswith(("|", "-", ":"), state.bMarks[line] + state.tShift[line])
+
+
 def _body(
     state: StateBlock, line: int, end: int, columns: int
 ) -> tuple[list[tuple[str, ...]], list[tuple[int, str]], int]:
@@ -73,10 +86,13 @@ def _body(
     rows: list[tuple[str, ...]] = []
     cut: list[tuple[int, str]] = []
     while line < end and state.sCount[line] >= state.blkIndent and not state.isEmpty(line):
-        if state.is_code_block(line) or any(rule(state, line, end, True) for rule in terminators):
+        if state.is_code_block(line):
             break
-        if before == "root" and starts_esm(state, line):
-            break
+        if not state.src.startswith("|", state.bMarks[line] + state.tShift[line]):
+            if any(rule(state, line, end, True) for rule in terminators):
+                break
+            if before == "root" and starts_esm(state, line):
+                break
         cells = split_row(_line(state, line))
         cut.extend((line, cell) for cell in cells[columns:] if cell)
         rows.append(tuple((cells + [""] * columns)[:columns]))

@@ -70,7 +70,7 @@ def _pipes_to_jsx(document: Document) -> Converted:
     refusals: list[Note] = []
     notes: list[Note] = []
     cells = 0
-    pipes = [token.meta["table"] for token in document.tokens if token.type == "pipe_table"]
+    pipes = pipe_tables(document)
     for pipe in pipes:
         try:
             table = read_pipes(document, pipe)
@@ -126,13 +126,31 @@ def _jsx_to_pipes(document: Document, blocks: list[Block]) -> Converted:
             refusals.append(Note(error.line, error.message))
             continue
         cells += table.cells
-        rest = _NOT_QUOTE.sub(" ", first)
-        if jsx.end < len(page.lines) and page.lines[jsx.end].strip(" \t\r\n>"):
-            lines.append("")  # a line that follows at once would be read as a row
-        edits.append(edit(page, jsx.start, jsx.end, lines, first, rest))
+        edits.append(edit(page, jsx.start, jsx.end, lines, first, _NOT_QUOTE.sub(" ", first)))
     if refusals:
         return Converted(page, len(found), refusals=tuple(refusals))
-    return Converted(page.apply(edits), len(found), cells)
+    return Converted(_set_apart(page, edits), len(found), cells)
+
+
+def _set_apart(page: Page, edits: list[Edit]) -> Page:
+    """Make the edits, with a blank line after a table where the text that follows would be read as a row."""
+    changed = page.apply(edits)
+    ends = {table.start: table.end for table in pipe_tables(parse(changed))}
+    shift = 0
+    apart: list[Edit] = []
+    for made in sorted(edits, key=lambda made: made.start):
+        start = made.start + shift
+        shift += len(made.lines) - (made.end - made.start)
+        if ends.get(start) != start + len(made.lines):
+            prefix = made.lines[-1].partition("|")[0].rstrip(" \t")
+            made = Edit(made.start, made.end, (*made.lines, prefix + line_end(made.lines[-1])))
+        apart.append(made)
+    return page.apply(apart)
+
+
+def pipe_tables(document: Document) -> list[PipeTable]:
+    """Return a page's pipe tables, in order."""
+    return [token.meta["table"] for token in document.tokens if token.type == "pipe_table"]
 
 
 def _own_lines(page: Page, jsx: JsxTable) -> str:

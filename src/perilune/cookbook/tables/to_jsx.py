@@ -34,6 +34,7 @@ ADDRESS = re.compile(
     r"(?:https?://|www\.)\S*|(?:xmpp:|mailto:)?[\w+.\-]+@[\w\-]+\.[\w.\-]*(?:/[\w\-/.]*)?", re.IGNORECASE
 )
 _SPECIAL = re.compile(r"[*_~]+|[`<>{}\[\]\\&\xa0\n\r\t]")
+_SUSPECT = re.compile(r"[*_~`<>{}\[\]\\&\xa0\n\r\t@]|://|www\.|\A \Z", re.IGNORECASE)
 _REFERENCE = re.compile(r"#?[A-Za-z0-9]+;")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
@@ -125,6 +126,8 @@ def attribute(value: str) -> str:
 
 def write_text(value: str, definitions: bool) -> str:
     """Return characters as JSX text that holds no markup for MDX, Markdown or GitHub's link finder."""
+    if not _SUSPECT.search(value):
+        return value
     parts: list[str] = []
     done = 0
     for match in ADDRESS.finditer(value):

@@ -1,0 +1,140 @@
+"""`perilune cookbook`: tables and lint of documentation pages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import click
+
+from perilune.cli import output
+from perilune.cli.options import json_option
+from perilune.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from perilune.cookbook.tables.run import Outcome
+
+T = TypeVar("T")
+PATHS = click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER...", type=click.Path(path_type=Path))
+
+
+@click.group()
+def cookbook() -> None:
+    """Keep documentation pages true: convert their tables, check them."""
+
+
+@cookbook.command()
+@PATHS
+@click.option("--write", is_flag=True, help="Change the files in place.")
+@click.option("--check", is_flag=True, help="Only report; exit 1 where a table would change.")
+@click.option("--diff", is_flag=True, help="Print the change as a unified diff.")
+@click.option("--to", "target", type=click.Choice(["jsx", "markdown"]), default="jsx", show_default=True)
+@json_option
+def tables(
+    paths: tuple[Path, ...], write: bool, check: bool, diff: bool, target: Literal["jsx", "markdown"], as_json: bool
+) -> int:
+    """Turn the pipe tables of MDX pages into JSX tables, or back.
+
+    Cell text and inline markup stay the same, and so does every byte outside
+    the tables. A page that does not parse, or one with a table that cannot be
+    carried over faithfully, is left as it is and reported with its line.
+
+    One page without --write, --check, --diff or --json is printed. In a folder
+    every .mdx page is taken. Exit code 1: a page was refused, or --check found
+    tables to change; 2: a file could not be read.
+
+    \b
+    perilune cookbook tables docs/cookbook --check
+    perilune cookbook tables Kimi-K3.mdx --diff
+    perilune cookbook tables docs/cookbook --write
+    """
+    from perilune.cookbook.files import find_pages
+    from perilune.cookbook.tables.run import convert_files
+
+    if write and check:
+        raise UnusableInput("--check only reports and --write changes files.", fix="Give one of them.")
+    pages = find_pages(paths)
+    silent = write or check or diff or as_json
+    if len(pages) > 1 and not silent:
+        raise UnusableInput(
+            f"{len(pages)} pages are too many to print.", fix="Give --write, --check, --diff or --json."
+        )
+    outcomes: list[Outcome] = []
+    for outcome in _progress(convert_files(pages, target), len(pages)):
+        outcomes.append(_write(outcome) if write else outcome)
+        if diff and not as_json:
+            _print_raw(outcome.diff())
+        if silent:
+            outcomes[-1] = outcomes[-1].without_pages()
+    if as_json:
+        output.emit_json({"files": [outcome.to_json() for outcome in outcomes]})
+    elif not silent and outcomes[0].after is not None and not outcomes[0].refusals:
+        _print_raw(outcomes[0].after.encode().decode("utf-8"))
+    _report(outcomes, "would be converted" if not write else "converted", summary=write or check)
+    if any(outcome.unusable for outcome in outcomes):
+        return 2
+    changed = check and any(outcome.status == "converted" for outcome in outcomes)
+    return 1 if changed or any(outcome.refusals for outcome in outcomes) else 0
+
+
+def _write(outcome: Outcome) -> Outcome:
+    from perilune.cookbook.files import write_page
+    from perilune.cookbook.tables.run import failed
+
+    if outcome.status != "converted" or outcome.after is None:
+        return outcome
+    try:
+        write_page(outcome.path, outcome.after)
+    except UnusableInput as error:
+        return failed(outcome.path, error)
+    return outcome
+
+
+def _progress(items: Iterator[T], total: int) -> Iterator[T]:
+    """Show a bar on a terminal while several pages are worked through."""
+    if total < 2 or not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield from bar.track(items, total=total)
+
+
+def _print_raw(text: str) -> None:
+    """Print text with the very line ends it has."""
+    sys.stdout.flush()
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(text)
+        return
+    binary.write(text.encode("utf-8"))
+    binary.flush()
+
+
+def _report(outcomes: Sequence[Outcome], verb: str, *, summary: bool) -> None:
+    for outcome in outcomes:
+        for refusal in outcome.refusals:
+            where = f"{outcome.path}:{refusal.line}" if refusal.line else str(outcome.path)
+            output.note(f"{where}: refused: {refusal.message}")
+        for note in outcome.notes:
+            output.note(f"{outcome.path}:{note.line}: {note.message}")
+    if not summary:
+        return
+    changed = [outcome for outcome in outcomes if outcome.status == "converted"]
+    for outcome in changed:
+        output.note(f"{outcome.path}: {_count(outcome.tables, 'table')}, {_count(outcome.cells, 'cell')} {verb}")
+    refused = sum(bool(outcome.refusals) for outcome in outcomes)
+    unchanged = len(outcomes) - len(changed) - refused
+    output.note(
+        f"{_count(len(outcomes), 'page')}: {len(changed)} {verb} ({_count(sum(o.tables for o in changed), 'table')}, "
+        f"{_count(sum(o.cells for o in changed), 'cell')}), {unchanged} unchanged, {refused} refused"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
