@@ -8,6 +8,7 @@ what the engine imports lazily, so that a case costs a fraction of a second. Var
 reads while it is imported must be set for this process, not in the case.
 """
 
+import functools
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ import sgfake  # noqa: E402
 SPEC = sgfake.install(PLATFORM)
 
 import args_oracle  # noqa: E402
+import msgspec  # noqa: E402
 import oracle as numeric_oracle  # noqa: E402
 import sgcommon  # noqa: E402
 import sglang.srt.arg_groups.expert_pack_hook  # noqa: E402
@@ -27,11 +29,16 @@ import sglang.srt.kernel_plugins.nvidia.binding  # noqa: E402
 import sglang.srt.mem_cache.kv_cache_configurator  # noqa: E402
 import sglang.srt.server_args  # noqa: E402
 import sglang.srt.speculative.dspark_components.dspark_config  # noqa: E402, F401
+import transformers  # noqa: E402
 
 sgfake.patch_memory_probes(SPEC)
-sgcommon.real_parser()  # fills the engine's own caches
-MODELS = sgcommon.prepare_models()
+
+# What every case would do again in its fork, done once; none of it decides anything.
+PARSER, MODELS = sgcommon.real_parser(), sgcommon.prepare_models()
+sgcommon.real_parser = lambda: PARSER
 sgcommon.prepare_models = lambda: MODELS
+msgspec.structs.fields = functools.cache(msgspec.structs.fields)
+transformers.PretrainedConfig.__repr__ = object.__repr__  # the engine logs every config in full
 
 
 def judge_arguments(case):
