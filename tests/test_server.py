@@ -72,12 +72,23 @@ WRITTEN = {
     "sglang serve --chat-template 模板.jinja": ({}, "sglang serve", "--chat-template '模板.jinja'"),
 }
 
+IN_A_SHELL = {
+    "bash -c 'A=1 sglang serve --tp 8'": "A=1 sglang serve --tp 8",
+    "nohup sh -lc 'exec sglang serve --tp 8' &": "nohup sglang serve --tp 8",
+    "docker run -e B=2 img bash -c 'A=1 sglang serve --tp 8'": "docker run -e B=2 --env A=1 img sglang serve --tp 8",
+    "docker run --entrypoint bash img -c 'sglang serve --tp 8'": "docker run img sglang serve --tp 8",
+    "docker run --entrypoint=/bin/sh --gpus all img -c 'sglang serve'": "docker run --gpus all img sglang serve",
+}
+
 REFUSED = {
     "": "It is empty",
     "   \n# only a comment\n": "It is empty",
     "ls -l": "starts with 'ls'",
     "vllm serve moonshotai/Kimi-K3": "starts with 'vllm'",
     "docker run lmsysorg/sglang:kimi-k3 bash": "starts with 'docker'",
+    "bash -c 'cd /x; sglang serve'": "The shell is given 2 commands",
+    "bash -c ''": "The shell is given 0 commands",
+    "bash -c 'bash'": "starts with 'bash'",
     "A=1\nsglang serve": "line 1: A=... on a line of its own",
     "export A\nsglang serve": "line 1: An export line may only hold",
     "sglang serve\n--tp-size 8": "line 2: '--tp-size' starts another command. End the line before it",
@@ -112,6 +123,11 @@ def test_what_cannot_be_read_says_where_and_why(text: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         Server.parse(text)
     assert REFUSED[text] in str(caught.value)
+
+
+@pytest.mark.parametrize("text", IN_A_SHELL)
+def test_a_shell_around_the_command_adds_nothing(text: str) -> None:
+    assert Server.parse(text) == Server.parse(IN_A_SHELL[text])
 
 
 def test_words_that_a_shell_has_split() -> None:

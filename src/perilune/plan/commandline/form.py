@@ -9,11 +9,13 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from perilune.errors import UnusableInput
+from perilune.plan.commandline.words import statements
 
 Assignment = tuple[str, str]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
+_SHELL_SWITCH = re.compile(r"-[a-z]*c")
 _CONTAINER_TOOLS = frozenset({"docker", "podman", "nerdctl"})
 _MODULES = frozenset({"sglang.launch_server", "sglang.cli.main"})
 
@@ -49,6 +51,8 @@ def read_form(words: Sequence[str]) -> Form:
     """Find the server's program in a command; raises UnusableInput when there is none and no bare flags."""
     env, start = leading_assignments(words)
     rest = tuple(words[start:])
+    if (shell := _shell_command(rest)) is not None:
+        return _with_inner(env, *shell)
     if rest[:1] == ("env",) and (inner := leading_assignments(rest[1:]))[1]:
         env, rest = env + inner[0], rest[1 + inner[1] :]
     if not rest or rest[0].startswith("-"):
@@ -62,6 +66,43 @@ def read_form(words: Sequence[str]) -> Form:
         where="command line",
         fix="Give `sglang serve ...`, `python -m sglang.launch_server ...`, or the flags alone.",
     )
+
+
+def _shell_command(words: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:
+    """What stands before `bash -c "..."`, and the text inside; None when the command does not end so.
+
+    Docker's `--entrypoint bash IMAGE -c "..."` counts too. The shell itself is left out: it adds nothing.
+    """
+    if len(words) < 3 or not _SHELL_SWITCH.fullmatch(words[-2]):
+        return None
+    if _is_shell(words[-3]):
+        return words[:-3], words[-1]
+    for index, word in enumerate(words[:-2]):
+        if word == "--entrypoint" and _is_shell(words[index + 1]):
+            return words[:index] + words[index + 2 : -2], words[-1]
+        if word.startswith("--entrypoint=") and _is_shell(word.removeprefix("--entrypoint=")):
+            return words[:index] + words[index + 1 : -2], words[-1]
+    return None
+
+
+def _is_shell(word: str) -> bool:
+    return PurePosixPath(word).name in ("bash", "sh", "zsh")
+
+
+def _with_inner(env: tuple[Assignment, ...], wrapper: tuple[str, ...], text: str) -> Form:
+    """The command inside a shell, with what the shell was started by around it."""
+    inside = statements(text)
+    if len(inside) != 1:
+        raise UnusableInput(
+            f"The shell is given {len(inside)} commands.", where="command line", fix="Give the server's alone."
+        )
+    words = inside[0].words
+    form = read_form(words[1:] if words[0] == "exec" else words)
+    if container_tool(wrapper) is None:
+        return Form(env + form.env, wrapper + form.wrapper, form.program, form.argv)
+    given = tuple(word for name, value in form.env for word in ("--env", f"{name}={value}"))
+    wrapper = (*wrapper[:-1], *given, wrapper[-1], *form.wrapper)
+    return Form(env, wrapper, form.program, form.argv)
 
 
 def _program_length(words: Sequence[str], index: int) -> int:
