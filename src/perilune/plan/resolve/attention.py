@@ -154,9 +154,9 @@ def _fit_page_size(r: Resolution) -> None:
         page = r["page_size"]
         if not _is_used(r, backend) or page in sizes:
             continue
-        known = " or ".join(str(size) for size in sizes)
-        r.warn(f"{backend} has pages of {known} tokens; the page size is 64 instead of {page}.")
-        r.set("page_size", 64, f"{backend} has pages of {known} tokens.")
+        known = " ".join(str(size) for size in sizes)
+        r.warn(f"The page size is 64 instead of {page}: {backend} knows only {known}.")
+        r.set("page_size", 64, f"{backend} knows only pages of {known} tokens.")
 
 
 def _check_trtllm_mla(r: Resolution) -> None:
@@ -208,7 +208,7 @@ def _check_trtllm_mha(r: Resolution) -> None:
 def _fit_fa4_page(r: Resolution) -> None:
     chain = (r["speculative_eagle_topk"] or 0) <= 1
     if _is_used(r, "fa4") and not r.model.is_mla and machine.is_sm100(r.platform) and chain:
-        r.warn(f"fa4 has pages of 128 tokens; the page size is 128 instead of {r['page_size']}.")
+        r.warn(f"The page size is 128 instead of {r['page_size']}: fa4 knows no other.")
         r.set("page_size", 128, "fa4 has pages of 128 tokens for per-head KV.")
 
 

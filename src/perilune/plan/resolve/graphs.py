@@ -85,7 +85,7 @@ def prefill_graph_for_trtllm_mla(r: Resolution) -> None:
         and r.model.architecture == "DeepseekV3ForCausalLM"
         and attention_backends(r)[0] == "trtllm_mla"
     ):
-        r.warn("Prefill CUDA graphs are off: under trtllm_mla they would slow DeepSeek-V3 prefill down.")
+        r.warn("Prefill CUDA graphs are off: they would slow trtllm_mla down.")
         set_phase(r, "prefill", "A captured prefill makes trtllm_mla use a slower kernel.", backend=DISABLED)
 
 

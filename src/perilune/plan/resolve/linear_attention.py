@@ -48,10 +48,8 @@ def _settle_verify_backend(r: Resolution, decode: str) -> None:
     if verify != "flashinfer":
         return
     if r.flag_env("SGLANG_ENABLE_PP_SPEC") and has_kda(r.model):
-        r.warn("Verification runs on Triton: under SGLANG_ENABLE_PP_SPEC FlashInfer has no KDA layout.")
-        r.set(
-            "linear_attn_verify_backend", "triton", "FlashInfer has no KDA layout for SGLANG_ENABLE_PP_SPEC."
-        )
+        r.warn("KDA verification runs on Triton under SGLANG_ENABLE_PP_SPEC.")
+        r.set("linear_attn_verify_backend", "triton", "FlashInfer has no KDA layout for SGLANG_ENABLE_PP_SPEC.")
     elif machine.is_sm100(r.platform) and r["mamba_ssm_dtype"] != "bfloat16":
         raise _needs_bf16(r, "verify")
 

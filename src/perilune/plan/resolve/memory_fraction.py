@@ -60,7 +60,7 @@ def gpu_memory_settings(r: Resolution) -> None:
         r.set("mem_fraction_static", fraction, reason)
     if r["enable_symm_mem"] and SYMM_MEM_PREALLOC not in r.env:
         r.env[SYMM_MEM_PREALLOC] = "4"
-        r.warn(f"Symmetric memory preallocates 4 GB; set {SYMM_MEM_PREALLOC} for another size.")
+        r.warn(f"Symmetric memory preallocates 4 GB; {SYMM_MEM_PREALLOC} changes it.")
 
 
 def _with_decode_sizes(r: Resolution, graphs: GraphConfig, capacity: Capacity) -> GraphConfig:
@@ -104,13 +104,13 @@ def _static_fraction(r: Resolution, total: int) -> tuple[float, str]:
     parallel = r["tp_size"] * r["pp_size"] / 8 * GIB
     reserved = 1536 + parallel if measured else _reserved(r, total, parallel)
     fraction: float = round((total - reserved) / total, 3)
-    reason = f"Keeps {reserved:,.0f} of {total:,} MiB for activations and graphs"
+    reason = f"Activations and graphs keep {reserved:,.0f} of {total:,} MiB"
     serves_images = not (r["language_only"] or r["language_model_only"] or r["disaggregation_mode"] == "decode")
     if engine_model(r).is_multimodal and serves_images:
         if measured:
-            return fraction - 8 * GIB / total, f"{reason}, and 8 GiB for the image encoder."
+            return fraction - 8 * GIB / total, f"{reason}, the image encoder 8 GiB."
         factor = vision_factor(r.model)
-        return fraction * factor, f"{reason}, times {factor:.6g} for the image encoder."
+        return fraction * factor, f"{reason}; times {factor:.4g} for images."
     return fraction, f"{reason}."
 
 

@@ -83,9 +83,7 @@ def _refuse_other_models(r: Resolution) -> None:
             f"{architecture}. Set --decode-context-parallel-size=1 or use a DSA model."
         )
     if r["enable_dsa_cache_layer_split"] and not sparse:
-        raise r.reject(
-            "--enable-dsa-cache-layer-split is only supported for DSA (DeepSeek Sparse Attention) models."
-        )
+        raise r.reject("--enable-dsa-cache-layer-split is only supported for DSA (DeepSeek Sparse Attention) models.")
     if r["enable_cp_decode_attn_tp"] and architecture not in CP_DECODE_ATTENTION_TP:
         raise r.reject(
             "--enable-cp-decode-attn-tp is only supported for models whose attention linears are replicated "

@@ -64,8 +64,7 @@ def lay_out_context_parallelism(r: Resolution, layout: str, *, dense: bool) -> N
     sparse = layout.startswith("DSA")
     if sparse and r["tp_size"] > 8:
         raise r.reject(
-            "Context parallel only supports single machine (tp_size <= 8). "
-            "Cross-machine CP has precision issues.",
+            "Context parallel only supports single machine (tp_size <= 8). Cross-machine CP has precision issues.",
             error="AssertionError",
         )
     given = sparse and r["cp_strategy"] == "interleave" and r["attn_cp_size"] > 1
@@ -126,9 +125,7 @@ def _check_two_batch_overlap(r: Resolution) -> None:
         raw.get("index_topk_pattern"),
         raw.get("indexer_types"),
     )
-    shared = (
-        every > 1 or (pattern is not None and "S" in pattern) or (kinds is not None and "shared" in kinds)
-    )
+    shared = every > 1 or (pattern is not None and "S" in pattern) or (kinds is not None and "shared" in kinds)
     if r["enable_two_batch_overlap"] and shared:
         raise r.reject(
             "--enable-two-batch-overlap is not supported with DSA index-topk sharing: the TBO op path does "
@@ -148,9 +145,7 @@ def _settle_kv_dtype(r: Resolution) -> None:
     elif dtype == "bf16":
         r.set("kv_cache_dtype", "bfloat16", "Another name for the same type.")
     elif dtype not in ("bfloat16", "fp8_e4m3"):
-        raise r.reject(
-            "DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 kv_cache_dtype", error="AssertionError"
-        )
+        raise r.reject("DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 kv_cache_dtype", error="AssertionError")
 
 
 def _settle_kernels(r: Resolution) -> None:
@@ -205,9 +200,7 @@ def _check_layer_split(r: Resolution) -> None:
             "decode and require ordinary local decode cache semantics."
         )
     if not r["enable_prefill_cp"] or r["cp_strategy"] != "interleave":
-        raise r.reject(
-            "--enable-dsa-cache-layer-split requires --enable-prefill-cp and --cp-strategy interleave."
-        )
+        raise r.reject("--enable-dsa-cache-layer-split requires --enable-prefill-cp and --cp-strategy interleave.")
     transfer = r["disaggregation_transfer_backend"]
     if transfer != "mooncake":
         raise r.reject(

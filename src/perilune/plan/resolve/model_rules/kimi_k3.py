@@ -35,7 +35,7 @@ def attention(r: Resolution) -> None:
     if decode in VERIFYING_DECODE_BACKENDS:
         r.set("speculative_attention_mode", "decode", f"{decode} can verify a draft block by itself.")
     else:
-        r.warn(f"DSPARK verifies on the prefill backend: {decode} decode attention cannot; this may be slow.")
+        r.warn(f"DSPARK verifies on the slower prefill backend: {decode} decode cannot.")
 
 
 def moe_runner(r: Resolution) -> None:
@@ -49,7 +49,7 @@ def _with_dcp(r: Resolution) -> None:
     # Written at the end: the engine reads the backends as they were before these decisions.
     prefill, decode = attention_backends(r)
     if r["enable_symm_mem"]:
-        r.warn("Symmetric memory is off: with decode context parallelism its graphs are not correct.")
+        r.warn("Symmetric memory is off: its decode graphs are not correct under DCP.")
         r.set("enable_symm_mem", False, "Not correct in decode graphs under DCP.")
     if r["speculative_algorithm"] == "DSPARK":
         mode = ragged_verify_mode(r)

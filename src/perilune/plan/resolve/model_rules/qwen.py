@@ -22,9 +22,7 @@ def hybrid_attention(r: Resolution) -> None:
     """On Blackwell: TRT-LLM attention with pages where states are snapshotted, else Triton without pages."""
     if not machine.is_sm100(r.platform) or r["attention_backend"] is not None:
         return
-    pageless = (
-        not uses_extra_buffer(r) and not r["disable_radix_cache"] and r["speculative_algorithm"] is None
-    )
+    pageless = not uses_extra_buffer(r) and not r["disable_radix_cache"] and r["speculative_algorithm"] is None
     if default_backend(r)[0] == "trtllm_mha" and not pageless:
         r.set("attention_backend", "trtllm_mha", "The fastest on Blackwell.")
         r.set("page_size", 64, "trtllm_mha needs pages.")
