@@ -130,7 +130,7 @@ def _drop_graphs_of_plain_torch(r: Resolution) -> None:
     if backend not in ("torch_native", "flex_attention"):
         return
     r.warn(f"CUDA graphs are off: {backend} attention cannot be captured.")
-    disable_graphs(r, f"{backend} attention cannot be captured")
+    disable_graphs(r, f"{backend} attention cannot be captured.")
     if backend == "flex_attention" and r["speculative_algorithm"] is not None:
         raise r.reject(
             "Speculative decoding is currently not supported with Flex Attention backend",

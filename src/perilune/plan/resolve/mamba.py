@@ -61,9 +61,7 @@ def backend(r: Resolution) -> None:
         raise r.reject("--mamba-cache-philox-rounds must be non-negative.")
     path_limit = r["mamba_max_states_per_path"]
     if path_limit == 0 or path_limit < -1:
-        raise r.reject(
-            f"--mamba-max-states-per-path must be -1 (unlimited) or a positive integer, got {path_limit}."
-        )
+        raise r.reject(f"--mamba-max-states-per-path must be -1 (unlimited) or a positive integer, got {path_limit}.")
     if r["enable_mamba_cache_stochastic_rounding"]:
         _check_stochastic_rounding(r)
     if r["mamba_backend"] == "flashinfer" and not machine.has_flashinfer(r.platform, r.env):
@@ -152,9 +150,7 @@ def _choose_strategy(r: Resolution) -> None:
     overlaps = not r["disable_overlap_schedule"]
     pages = r["page_size"] is not None and r["page_size"] > 1
     if (overlaps or pages) and supports_extra_buffer(r):
-        reason = (
-            "Overlap scheduling needs state snapshots." if overlaps else "Paged KV needs state snapshots."
-        )
+        reason = "Overlap scheduling needs state snapshots." if overlaps else "Paged KV needs state snapshots."
         r.set("mamba_radix_cache_strategy", "extra_buffer", reason)
         return
     reason = "Neither overlap scheduling nor pages are used."
@@ -172,8 +168,7 @@ def _check_extra_buffer(r: Resolution) -> None:
         )
     if r["mamba_radix_cache_strategy"] == "extra_buffer_lazy" and r["disaggregation_mode"] != "null":
         raise r.reject(
-            "extra_buffer_lazy unsupported under PD disaggregation; use "
-            "--mamba-radix-cache-strategy extra_buffer.",
+            "extra_buffer_lazy unsupported under PD disaggregation; use --mamba-radix-cache-strategy extra_buffer.",
             error="AssertionError",
         )
     interval, draft, page = r["mamba_track_interval"], r["speculative_num_draft_tokens"], r["page_size"]

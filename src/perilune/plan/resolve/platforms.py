@@ -67,10 +67,7 @@ def kernel_plugins(r: Resolution) -> None:
     if amd:
         reason = "no GPU is visible"
         if not machine.is_npu(r.platform):
-            reason = (
-                "no monokernel backend 'amd' is registered (registered: []); "
-                "install the plugin that provides it"
-            )
+            reason = "no monokernel backend 'amd' is registered (registered: []); install the plugin that provides it"
         raise r.reject(f"--enable-amd-monokernel cannot run this setup:\n  - {reason}")
 
 

@@ -31,17 +31,17 @@ def load_format(r: Resolution) -> None:
     """Settle the weight loader from the kind of path and the remote-instance options."""
     path, draft = r["model_path"], r["speculative_draft_model_path"]
     if _in_object_store(path):
-        r.set("load_format", "runai_streamer", "the weights are in an object store")
+        r.set("load_format", "runai_streamer", "The weights are in an object store.")
     elif "://" in path:
-        r.set("load_format", "remote", "the weights are behind a connector")
+        r.set("load_format", "remote", "The weights are behind a connector.")
     if draft is not None and _in_object_store(draft) and r["speculative_draft_load_format"] is None:
-        r.set("speculative_draft_load_format", "runai_streamer", "the draft is in an object store")
+        r.set("speculative_draft_load_format", "runai_streamer", "The draft is in an object store.")
     if r["custom_weight_loader"] is None:
-        r.set("custom_weight_loader", [], "no loaders of one's own")
+        r.set("custom_weight_loader", [], "No loaders of one's own.")
     if r["load_format"] == "remote_instance":
         _remote_instance(r)
     if r["remote_instance_weight_loader_start_seed_via_transfer_engine"] and r["enable_memory_saver"]:
-        reason = "the memory saver excludes the transfer engine"
+        reason = "The memory saver excludes the transfer engine."
         r.set("remote_instance_weight_loader_start_seed_via_transfer_engine", False, reason)
     if r["weight_cache_mode"] != "off" and r["speculative_algorithm"] is not None:
         raise r.reject(

@@ -38,26 +38,26 @@ def a2a(r: Resolution) -> None:
     """Settle the expert all-to-all, the expert-parallel width it implies, and what it rules out."""
     if r["enable_waterfill"] and r["moe_a2a_backend"] not in ("deepep", "megamoe"):
         r.warn("Waterfill needs the DeepEP or MegaMoE all-to-all; DeepEP is used.")
-        r.set("moe_a2a_backend", "deepep", "Waterfill needs DeepEP or MegaMoE")
+        r.set("moe_a2a_backend", "deepep", "Waterfill needs DeepEP or MegaMoE.")
     backend = r["moe_a2a_backend"]
     if backend in EXPERTS_SPAN_TP:
-        r.set("ep_size", r["tp_size"], f"experts under {backend} span the tensor-parallel group")
+        r.set("ep_size", r["tp_size"], f"Experts under {backend} span the tensor-parallel group.")
     _shared_experts(r, backend)
     if backend != "flashinfer" and r["flashinfer_a2a_dispatch_type"] not in (None, "auto"):
         raise r.reject("--flashinfer-a2a-dispatch-type requires --moe-a2a-backend flashinfer.")
     if backend in HANDLERS:
         HANDLERS[backend](r)
     if backend == "ascend_tp" or (backend == "none" and machine.is_npu(r.platform)):
-        r.set("moe_a2a_backend", "none", "tensor parallelism is what runs on Ascend without an all-to-all")
+        r.set("moe_a2a_backend", "none", "Tensor parallelism is what runs on Ascend without an all-to-all.")
 
 
 def _shared_experts(r: Resolution, backend: str) -> None:
     if r["enable_waterfill"]:
         if r["disable_shared_experts_fusion"]:
-            r.set("disable_shared_experts_fusion", False, "Waterfill needs fused shared experts")
-        r.set("enforce_shared_experts_fusion", True, "Waterfill needs fused shared experts")
+            r.set("disable_shared_experts_fusion", False, "Waterfill needs fused shared experts.")
+        r.set("enforce_shared_experts_fusion", True, "Waterfill needs fused shared experts.")
     elif backend in SEPARATE_SHARED_EXPERTS:
-        reason = f"{backend} runs shared experts apart"
+        reason = f"{backend} runs shared experts apart."
         r.warn(f"Shared-expert fusion is off: {reason}.")
         r.set("disable_shared_experts_fusion", True, reason)
 
@@ -66,7 +66,7 @@ def _deepep(r: Resolution) -> None:
     if r["moe_runner_backend"] == "flashinfer_cutedsl":
         if r["deepep_mode"] == "auto":
             r.warn("DeepEP runs in low-latency mode only: FlashInfer CuteDSL has no handler for normal mode.")
-            r.set("deepep_mode", "low_latency", "FlashInfer CuteDSL has no handler for normal mode")
+            r.set("deepep_mode", "low_latency", "FlashInfer CuteDSL has no handler for normal mode.")
         elif r["deepep_mode"] == "normal":
             raise r.reject(
                 "flashinfer_cutedsl FP4 MoE only supports DeepEP low_latency dispatch (masked layout). "
@@ -75,7 +75,7 @@ def _deepep(r: Resolution) -> None:
             )
     if r["deepep_mode"] == "normal":
         r.warn("CUDA graphs are off: DeepEP in normal mode cannot be captured.")
-        disable_graphs(r, "DeepEP in normal mode cannot be captured")
+        disable_graphs(r, "DeepEP in normal mode cannot be captured.")
 
 
 def _deepep_v2(r: Resolution) -> None:
@@ -89,7 +89,7 @@ def _deepep_v2(r: Resolution) -> None:
     r.env.setdefault("NCCL_CUMEM_ENABLE", "1")
     runner = r["moe_runner_backend"]
     if runner == "auto":
-        r.set("moe_runner_backend", "deep_gemm", "the only runner of DeepEP v2")
+        r.set("moe_runner_backend", "deep_gemm", "The only runner of DeepEP v2.")
         r.warn("DeepEP v2 runs its experts on deep_gemm.")
     elif runner != "deep_gemm":
         raise r.reject(
@@ -113,7 +113,7 @@ def _deepep_v2(r: Resolution) -> None:
             f"(nnodes={r['nnodes']}); pass --deepep-v2-mode hybrid."
         )
     r.warn("DeepEP v2 captures decode only; its buffer bounds the tokens a rank may dispatch.")
-    set_phase(r, "prefill", "DeepEP v2 prefill cannot be captured", backend=DISABLED)
+    set_phase(r, "prefill", "DeepEP v2 prefill cannot be captured.", backend=DISABLED)
 
 
 def _mori(r: Resolution) -> None:
@@ -121,7 +121,7 @@ def _mori(r: Resolution) -> None:
     mode = r["deepep_mode"]
     if mode == "auto" or (second_version and mode == "low_latency"):
         r.warn("MoRI dispatches in normal mode.")
-        r.set("deepep_mode", "normal", "the mode MoRI runs in")
+        r.set("deepep_mode", "normal", "The mode MoRI runs in.")
     chunk, room = r["chunked_prefill_size"], r.int_env("SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 4096)
     if chunk > 0 and r["disaggregation_mode"] != "decode" and chunk > room:
         raise r.reject(
@@ -149,7 +149,7 @@ def _pplx(r: Resolution) -> None:
         )
     if r["deepep_mode"] == "auto":
         r.warn("pplx dispatches in low-latency mode.")
-        r.set("deepep_mode", "low_latency", "the only mode of pplx")
+        r.set("deepep_mode", "low_latency", "The only mode of pplx.")
     if r["attn_dp_size"] < 2:
         raise r.reject(
             "moe_a2a_backend='pplx' requires attention DP with at least 2 groups (--attn-dp-size >= 2).",
@@ -162,7 +162,7 @@ def _pplx(r: Resolution) -> None:
         )
     if r["moe_runner_backend"] == "auto":
         r.warn("pplx runs its experts on deep_gemm.")
-        r.set("moe_runner_backend", "deep_gemm", "the only runner of pplx")
+        r.set("moe_runner_backend", "deep_gemm", "The only runner of pplx.")
     chunk = r["chunked_prefill_size"]
     tokens = max(chunk, r["cuda_graph_max_bs_decode"] or chunk)
     room = r.int_env("SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 128)

@@ -46,7 +46,7 @@ def flashinfer_megamoe(r: Resolution) -> None:
             error="AssertionError",
         )
     if r["moe_runner_backend"] == "auto":
-        r.set("moe_runner_backend", "flashinfer_megamoe", "the runner of this all-to-all")
+        r.set("moe_runner_backend", "flashinfer_megamoe", "The runner of this all-to-all.")
     if r["moe_runner_backend"] != "flashinfer_megamoe":
         raise r.reject(
             "FlashInfer MegaMOE a2a backend requires --moe-runner-backend flashinfer_megamoe",
@@ -107,7 +107,7 @@ def _explicit_dispatch(r: Resolution, bf16_only: bool) -> None:
     asked = r["flashinfer_a2a_dispatch_type"]
     if r["moe_runner_backend"] == "flashinfer_trtllm":
         r.warn("flashinfer_trtllm_routed runs the experts: the all-to-all brings its own routing.")
-        r.set("moe_runner_backend", "flashinfer_trtllm_routed", "the all-to-all brings its own routing")
+        r.set("moe_runner_backend", "flashinfer_trtllm_routed", "The all-to-all brings its own routing.")
     if bf16_only and asked in ("auto", "nvfp4"):
         raise r.reject("CuTe DSL NVFP4 W4A16 requires --flashinfer-a2a-dispatch-type bf16.")
     if NVFP4_DISPATCH in r.env:
@@ -127,7 +127,7 @@ def _explicit_dispatch(r: Resolution, bf16_only: bool) -> None:
             "--flashinfer-a2a-dispatch-type nvfp4 requires NVFP4/modelopt-FP4 quantization or hybrid NVFP4 "
             "MoE metadata."
         )
-    r.set("flashinfer_a2a_dispatch_type", chosen, "the type that suits the experts' weights")
+    r.set("flashinfer_a2a_dispatch_type", chosen, "The type that suits the experts' weights.")
 
 
 def _check_megamoe_model(r: Resolution) -> None:

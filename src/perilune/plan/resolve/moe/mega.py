@@ -11,7 +11,7 @@ def mega_moe(r: Resolution) -> None:
     if r["moe_runner_backend"] == "megamoe":
         if r["moe_a2a_backend"] not in ("none", "megamoe"):
             r.warn(f"--moe-runner-backend megamoe replaces --moe-a2a-backend {r['moe_a2a_backend']}.")
-        reason = "--moe-runner-backend megamoe means --moe-a2a-backend megamoe"
+        reason = "--moe-runner-backend megamoe means --moe-a2a-backend megamoe."
         r.set("moe_runner_backend", "auto", reason)
         r.set("moe_a2a_backend", "megamoe", reason)
     if r["moe_a2a_backend"] != "megamoe":

@@ -44,8 +44,8 @@ def boundary_reduction(r: Resolution) -> None:
         path = r["speculative_draft_model_path"]
         if r["speculative_algorithm"] is not None and path is not None and path != r["model_path"]:
             draft = preferred(draft_config(r))
-    r.set("boundary_reduction", target, "the collective this model is built for")
-    r.set("speculative_boundary_reduction", draft, "the collective the draft is built for")
+    r.set("boundary_reduction", target, "The collective this model is built for.")
+    r.set("speculative_boundary_reduction", draft, "The collective the draft is built for.")
 
 
 def preferred(config: Mapping[str, Any]) -> str:

@@ -16,10 +16,10 @@ SEPARATE_SHARED_EXPERTS: Final[Mapping[str, str]] = {
     "lora_triton": "adapters attach to separate shared experts",
     "lora_cutedsl": "adapters attach to separate shared experts",
     "lora_marlin": "adapters attach to separate shared experts",
-    "flashinfer_cutedsl": "FlashInfer CuteDSL runs shared experts apart",
-    "flashinfer_trtllm": "FlashInfer TRTLLM runs shared experts apart",
-    "experimental_sgl_trtllm": "FlashInfer TRTLLM runs shared experts apart",
-    "flashinfer_trtllm_routed": "FlashInfer TRTLLM runs shared experts apart",
+    "flashinfer_cutedsl": "FlashInfer CuteDSL runs shared experts apart.",
+    "flashinfer_trtllm": "FlashInfer TRTLLM runs shared experts apart.",
+    "experimental_sgl_trtllm": "FlashInfer TRTLLM runs shared experts apart.",
+    "flashinfer_trtllm_routed": "FlashInfer TRTLLM runs shared experts apart.",
 }
 TRTLLM_QUANTIZATION: Final = frozenset(
     {
@@ -115,7 +115,7 @@ def _online_nvfp4_runner(r: Resolution) -> None:
         raise r.reject("--quantization nvfp4_online is supported only on NVIDIA Blackwell SM100/SM103 GPUs.")
     if runner == "auto":
         default = "flashinfer_megamoe" if mega else "flashinfer_trtllm"
-        r.set("moe_runner_backend", default, "the runner of weights quantized to NVFP4 at load")
+        r.set("moe_runner_backend", default, "The runner of weights quantized to NVFP4 at load.")
     elif runner not in ("flashinfer_trtllm", "flashinfer_trtllm_routed", "flashinfer_cutedsl") and not (
         runner == "flashinfer_megamoe" and mega
     ):
@@ -138,10 +138,10 @@ def _mxfp8_runner(r: Resolution) -> None:
     if r["moe_a2a_backend"] == "flashinfer_megamoe":
         default = "flashinfer_megamoe"
     if runner == "auto":
-        r.set("moe_runner_backend", default, "the default runner of MXFP8 weights")
+        r.set("moe_runner_backend", default, "The default runner of MXFP8 weights.")
     elif runner not in allowed:
         r.warn(f"MXFP8 experts cannot run on {runner}; {default} runs them.")
-        r.set("moe_runner_backend", default, f"MXFP8 experts cannot run on {runner}")
+        r.set("moe_runner_backend", default, f"MXFP8 experts cannot run on {runner}.")
 
 
 def _check_cutlass(r: Resolution) -> None:

@@ -61,16 +61,16 @@ def _dcp_exchange(r: Resolution) -> tuple[str, str]:
     """The default exchange and why."""
     size = r["dcp_size"]
     if size <= 1:
-        return "ag_rs", "there is no DCP group"
+        return "ag_rs", "There is no DCP group."
     if machine.is_sm100(r.platform):
         if machine.has_fabric(r.platform):
-            return "fi_a2a", "the NVLink fabric reaches every DCP rank"
+            return "fi_a2a", "The NVLink fabric reaches every DCP rank."
         per_node = r["tp_size"] // max(r["nnodes"] // r["pp_size"], 1)
         if per_node % size == 0:
-            return "fi_a2a", "every DCP group lies within one node"
+            return "fi_a2a", "Every DCP group lies within one node."
     if machine.is_npu(r.platform):
-        return "ag_rs", "the only exchange on Ascend"
-    return "a2a", "DCP groups without FlashInfer's all-to-all"
+        return "ag_rs", "The only exchange on Ascend."
+    return "a2a", "FlashInfer's all-to-all does not reach every DCP rank."
 
 
 def _drop_scattered_input(r: Resolution) -> None:
@@ -79,7 +79,7 @@ def _drop_scattered_input(r: Resolution) -> None:
         raise r.reject("Nemotron-H does not support --attn-cp-size > 1")
     if r["enable_attn_tp_input_scattered"] and (nemotron or r.model.is_kimi_k3):
         r.warn(f"Input-scattered attention is off: {r.model.architecture} does not implement it.")
-        r.set("enable_attn_tp_input_scattered", False, "the model does not implement it")
+        r.set("enable_attn_tp_input_scattered", False, "The model does not implement it.")
 
 
 def _check_prefill_cp(r: Resolution) -> None:
@@ -137,7 +137,7 @@ def _share_tp_group(r: Resolution) -> None:
     for name, heads in _recurrent_heads(r).items():
         if heads % tp:
             raise r.reject(f"{name}={heads} must be divisible by --tp-size={tp}.")
-    r.set("enable_cp_tp_group_sharing", True, "this model's prefill CP group is its TP group")
+    r.set("enable_cp_tp_group_sharing", True, "This model's prefill CP group is its TP group.")
 
 
 def _recurrent_heads(r: Resolution) -> dict[str, int]:

@@ -44,7 +44,7 @@ def _assertion(r: Resolution, text: str) -> Rejected:
 def _settle_backend(r: Resolution) -> None:
     if r["enable_eplb"]:
         if r["eplb_algorithm"] == "auto":
-            r.set("eplb_algorithm", ELASTIC_EPLB[0], "elastic EP balances around missing ranks")
+            r.set("eplb_algorithm", ELASTIC_EPLB[0], "Elastic EP balances around missing ranks.")
         if r["eplb_algorithm"] not in ELASTIC_EPLB:
             raise _assertion(
                 r,
@@ -57,7 +57,7 @@ def _settle_backend(r: Resolution) -> None:
         if given is None:
             r.warn("No RDMA devices are named for Mooncake; it discovers them by itself.")
         else:
-            reason = "the list of RDMA devices in its normal form"
+            reason = "The list of RDMA devices in its normal form."
             r.set("mooncake_ib_device", normalised(r, given), reason)
 
 
@@ -104,7 +104,7 @@ def _check_scale_up(r: Resolution) -> None:
             f"{runtime} does not support --enable-elastic-expert-backup.",
         ),
     )
-    r.set("enable_dp_attention_local_control_broadcast", True, "joining groups need control on every rank")
+    r.set("enable_dp_attention_local_control_broadcast", True, "Joining groups need control on every rank.")
     _check_sizes(r)
     _check_compatibility(r, attention_tp)
 
@@ -157,7 +157,7 @@ def _check_sizes(r: Resolution) -> None:
         )
     else:
         if r["elastic_ep_initial_size"] is None:
-            r.set("elastic_ep_initial_size", tp, "a primary deployment starts at its TP size")
+            r.set("elastic_ep_initial_size", tp, "A primary deployment starts at its TP size.")
         if r["elastic_ep_initial_size"] != tp:
             raise _assertion(r, f"The primary --elastic-ep-initial-size must equal its launch-time TP size ({tp}).")
     if r["elastic_ep_initial_size"] <= 0:

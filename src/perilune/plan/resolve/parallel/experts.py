@@ -32,15 +32,15 @@ def shared_experts_tp(r: Resolution) -> None:
 def eplb_and_dispatch(r: Resolution) -> None:
     """Settle how a token picks among the replicas of an expert."""
     if r["enable_eplb"] and r["expert_distribution_recorder_mode"] is None:
-        r.set("expert_distribution_recorder_mode", "stat", "EPLB balances by recorded statistics")
+        r.set("expert_distribution_recorder_mode", "stat", "EPLB balances by recorded statistics.")
     every_rank_agrees = r["moe_a2a_backend"] == "none"
     if (r["enable_eplb"] or r["init_expert_location"] != "trivial") and r["ep_dispatch_algorithm"] is None:
         r.set(
             "ep_dispatch_algorithm",
             "dynamic" if every_rank_agrees else "static",
-            "without an all-to-all every rank must pick the same replica"
+            "Without an all-to-all every rank must pick the same replica."
             if every_rank_agrees
-            else "default with an expert all-to-all",
+            else "Default with an expert all-to-all.",
         )
     algorithm = r["ep_dispatch_algorithm"]
     if every_rank_agrees and algorithm in ("static", "lp"):
@@ -56,11 +56,11 @@ def eplb_and_dispatch(r: Resolution) -> None:
 def expert_distribution_metrics(r: Resolution) -> None:
     """Settle what is recorded about expert load, and for how many iterations."""
     if r["expert_balancedness_report_mode"] != "off" and r["expert_distribution_recorder_mode"] is None:
-        r.set("expert_distribution_recorder_mode", "stat", "the balancedness report needs statistics")
+        r.set("expert_distribution_recorder_mode", "stat", "The balancedness report needs statistics.")
     if r["expert_distribution_recorder_buffer_size"] is None:
         iterations = r["eplb_rebalance_num_iterations"]
         if iterations is not None:
-            reason = "one rebalancing interval"
+            reason = "One rebalancing interval."
             r.set("expert_distribution_recorder_buffer_size", iterations, reason)
         elif r["expert_distribution_recorder_mode"] is not None:
-            r.set("expert_distribution_recorder_buffer_size", RECORDER_ITERATIONS, "default")
+            r.set("expert_distribution_recorder_buffer_size", RECORDER_ITERATIONS, "Default.")

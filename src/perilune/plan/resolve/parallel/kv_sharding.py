@@ -246,8 +246,8 @@ def _align_chunk(r: Resolution) -> None:
                 "Auto-rounding --chunked-prefill-size for KV sharding would consume all automatically "
                 f"reserved GPU memory; pass a smaller multiple of {page}."
             )
-        r.set("mem_fraction_static", fraction, "room for the activations of the rounded chunk")
-    r.set("chunked_prefill_size", rounded, f"whole pages of {page} tokens for KV sharding")
+        r.set("mem_fraction_static", fraction, "Room for the activations of the rounded chunk.")
+    r.set("chunked_prefill_size", rounded, f"Whole pages of {page} tokens for KV sharding.")
     r.warn(f"Chunks are rounded up to {rounded} tokens, a multiple of the page size {page}.")
 
 
@@ -255,4 +255,4 @@ def _run_eagerly(r: Resolution) -> None:
     graphs: GraphConfig = r["cuda_graph_config"]
     if graphs.prefill.backend != DISABLED:
         r.warn("Prefill CUDA graphs are off: they do not work with KV sharding.")
-        set_phase(r, "prefill", "not compatible with KV sharding", backend=DISABLED)
+        set_phase(r, "prefill", "Not compatible with KV sharding.", backend=DISABLED)

@@ -20,7 +20,7 @@ def deprecated_dp_attention(r: Resolution) -> None:
     """Read `--dp-size N --enable-dp-attention` as `--attn-dp-size N`."""
     if not r["enable_dp_attention"]:
         return
-    reason = "--enable-dp-attention turns --dp-size N into --attn-dp-size N"
+    reason = "--enable-dp-attention turns --dp-size N into --attn-dp-size N."
     if r["attn_dp_size"] == 1:
         r.set("attn_dp_size", r["dp_size"], reason)
         r.set("dp_size", 1, reason)
@@ -66,7 +66,7 @@ def dwdp(r: Resolution) -> None:
         "disable_cuda_graph": True,
     }
     for name, value in forced.items():
-        r.set(name, value, "fixed by distributed weight data parallelism (--dwdp-size)")
+        r.set(name, value, "Fixed by distributed weight data parallelism (--dwdp-size).")
     r.env["SGLANG_SCHEDULER_SKIP_ALL_GATHER"] = "True"
 
 
@@ -81,7 +81,7 @@ def data_parallelism(r: Resolution) -> None:
             "attention data parallelism are not supported."
         )
     if dp_ranks(r) == 1 and r["ep_join_mode"] != "scale":
-        r.set("enable_dp_lm_head", False, "there is a single DP rank")
+        r.set("enable_dp_lm_head", False, "There is a single DP rank.")
     if r["mm_enable_dp_encoder"] and r["tp_size"] == 1:
         r.warn("--mm-enable-dp-encoder has nothing to distribute at TP 1.")
     if runs_attention_dp(r):
@@ -95,7 +95,7 @@ def pipeline_overlap(r: Resolution) -> None:
     """Pipeline stages cannot overlap scheduling with the forward pass."""
     if r["pp_size"] > 1:
         r.warn("The overlap scheduler is off: it does not work with pipeline parallelism.")
-        r.set("disable_overlap_schedule", True, "not compatible with pipeline parallelism")
+        r.set("disable_overlap_schedule", True, "Not compatible with pipeline parallelism.")
 
 
 def layernorm_sp(r: Resolution) -> None:
@@ -121,14 +121,14 @@ def _share_prefill_chunk(r: Resolution) -> None:
     r.set(
         "schedule_conservativeness",
         r["schedule_conservativeness"] * CONSERVATIVENESS,
-        "attention DP ranks each see a share of the load",
+        "Attention DP ranks each see a share of the load.",
     )
     if r.flag_env("SGLANG_RUST_SERVER"):
-        r.set("enable_dp_attention_local_control_broadcast", True, "the Rust server addresses each DP rank")
+        r.set("enable_dp_attention_local_control_broadcast", True, "The Rust server addresses each DP rank.")
     if r["tp_size"] % groups:
         raise _assertion(r, "")
     chunk = r["chunked_prefill_size"] // groups
-    r.set("chunked_prefill_size", chunk, f"shared by {groups} attention-DP ranks")
+    r.set("chunked_prefill_size", chunk, f"Shared by {groups} attention-DP ranks.")
     r.warn(f"Under attention DP every rank prefills chunks of {chunk} tokens.")
     graphs: GraphConfig = r["cuda_graph_config"]
     limit = graphs.prefill.max_bs
@@ -138,7 +138,7 @@ def _share_prefill_chunk(r: Resolution) -> None:
         and limit > chunk
         and ("prefill", "max_bs") not in graphs.locked
     ):
-        reason = "no DP rank prefills more than its chunk"
+        reason = "No DP rank prefills more than its chunk."
         if ("prefill", "bs") in graphs.locked:
             set_phase(r, "prefill", reason, max_bs=chunk)
         else:
@@ -159,7 +159,7 @@ def _lm_head(r: Resolution) -> None:
         r.set(
             "enable_tp_lm_head_all_to_all",
             pays,
-            "on for decode servers whose ranks are all attention-DP ranks",
+            "On for decode servers whose ranks are all attention-DP ranks.",
         )
     if r["enable_dp_lm_head"] and not runs_attention_dp(r):
         raise _assertion(r, "--enable-dp-lm-head requires attention DP (--attn-dp-size).")

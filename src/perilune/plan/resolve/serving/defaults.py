@@ -12,9 +12,9 @@ def hidden_states_mode(r: Resolution) -> None:
     if mode not in (None, "last", "full"):
         raise r.reject("return_hidden_states_mode must be one of: None, 'last', or 'full'.")
     if mode is not None:
-        r.set("enable_return_hidden_states", True, f"--return-hidden-states-mode {mode} asks for them")
+        r.set("enable_return_hidden_states", True, f"--return-hidden-states-mode {mode} asks for them.")
     elif r["enable_return_hidden_states"] or r["enable_return_aux_hidden_states"]:
-        r.set("return_hidden_states_mode", "full", "all positions are returned by default")
+        r.set("return_hidden_states_mode", "full", "All positions are returned by default.")
 
 
 def missing_defaults(r: Resolution) -> None:
@@ -25,38 +25,38 @@ def missing_defaults(r: Resolution) -> None:
     """
     for name in ("tokenizer_path", "served_model_name"):
         if r[name] is None:
-            r.set(name, r["model_path"], "the model path by default")
+            r.set(name, r["model_path"], "The model path by default.")
     device = r["device"] or ("npu" if machine.is_npu(r.platform) else "cuda")
-    r.set("device", device.split(":")[0], "the platform's device type")
+    r.set("device", device.split(":")[0], "The platform's device type.")
     if r["mm_process_config"] is None:
-        r.set("mm_process_config", {}, "the processor's own settings")
+        r.set("mm_process_config", {}, "The processor's own settings.")
     _quantization(r)
 
 
 def prefill_delayer(r: Resolution) -> None:
     """Environment variables of the prefill delayer win over its flags."""
     if r.flag_env("SGLANG_SCHEDULER_DECREASE_PREFILL_IDLE"):
-        r.set("enable_prefill_delayer", True, "SGLANG_SCHEDULER_DECREASE_PREFILL_IDLE is set")
+        r.set("enable_prefill_delayer", True, "SGLANG_SCHEDULER_DECREASE_PREFILL_IDLE is set.")
     passes = r.int_env("SGLANG_PREFILL_DELAYER_MAX_DELAY_PASSES", 0)
     if passes:
-        reason = "SGLANG_PREFILL_DELAYER_MAX_DELAY_PASSES is set"
+        reason = "SGLANG_PREFILL_DELAYER_MAX_DELAY_PASSES is set."
         r.set("prefill_delayer_max_delay_passes", passes, reason)
     name = "SGLANG_PREFILL_DELAYER_TOKEN_USAGE_LOW_WATERMARK"
     watermark = _number(r.env.get(name))
     if watermark:
-        r.set("prefill_delayer_token_usage_low_watermark", watermark, f"{name} is set")
+        r.set("prefill_delayer_token_usage_low_watermark", watermark, f"{name} is set.")
 
 
 def prefill_decode_interval_default(r: Resolution) -> None:
     """No decode steps are forced between prefills unless the user or the model asks for some."""
     if r["prefill_decode_interval"] is None:
-        r.set("prefill_decode_interval", 0, "off by default")
+        r.set("prefill_decode_interval", 0, "Off by default.")
 
 
 def grammar_backend(r: Resolution) -> None:
     """XGrammar constrains structured output by default."""
     if r["grammar_backend"] is None:
-        r.set("grammar_backend", "xgrammar", "default")
+        r.set("grammar_backend", "xgrammar", "Default.")
 
 
 def load_balance_method(r: Resolution) -> None:
@@ -66,7 +66,7 @@ def load_balance_method(r: Resolution) -> None:
         raise r.reject(f"Invalid disaggregation_mode={mode!r}")
     if r["load_balance_method"] == "auto":
         method = "follow_bootstrap_room" if mode == "prefill" else "round_robin"
-        r.set("load_balance_method", method, "default of this role")
+        r.set("load_balance_method", method, "Default of this role.")
 
 
 def tokenizer_batching(r: Resolution) -> None:
@@ -78,7 +78,7 @@ def tokenizer_batching(r: Resolution) -> None:
         )
     if not r["skip_tokenizer_init"] or r.flag_env("SGLANG_RUST_SERVER"):
         return
-    reason = "--skip-tokenizer-init leaves no text to process"
+    reason = "--skip-tokenizer-init leaves no text to process."
     unused = {
         "detokenizer_worker_num": 1,
         "enable_tokenizer_batch_encode": False,
@@ -93,13 +93,13 @@ def tokenizer_batching(r: Resolution) -> None:
 def _quantization(r: Resolution) -> None:
     if r["_speculative_draft_quantization_explicitly_set"] is None:
         explicit = r["speculative_draft_model_quantization"] is not None
-        r.set("_speculative_draft_quantization_explicitly_set", explicit, "whether the draft has its own")
+        r.set("_speculative_draft_quantization_explicitly_set", explicit, "Whether the draft has its own.")
     if r["speculative_draft_model_quantization"] is None:
-        reason = "the draft follows the target"
+        reason = "The draft follows the target."
         r.set("speculative_draft_model_quantization", r["quantization"], reason)
     for name in ("quantization", "speculative_draft_model_quantization"):
         if r[name] == "unquant":
-            r.set(name, None, "unquant means no quantization")
+            r.set(name, None, "unquant means no quantization.")
 
 
 def _number(text: str | None) -> float | None:

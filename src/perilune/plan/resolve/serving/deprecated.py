@@ -34,7 +34,7 @@ def deprecated_args(r: Resolution) -> None:
 
 def _rename(r: Resolution, name: str, value: str) -> None:
     r.warn(f"--{name.replace('_', '-')} {r[name]} is deprecated; use {value}.")
-    r.set(name, value, f"{r[name]} is its old name")
+    r.set(name, value, f"{r[name]} is its old name.")
 
 
 def _image_processor(r: Resolution) -> None:
@@ -44,11 +44,11 @@ def _image_processor(r: Resolution) -> None:
     if backend not in ("auto", "pil"):
         raise r.reject(f"--disable-fast-image-processor conflicts with --image-processor-backend={backend}.")
     r.warn("--disable-fast-image-processor is deprecated; use --image-processor-backend=pil.")
-    r.set("image_processor_backend", "pil", "--disable-fast-image-processor is its old name")
+    r.set("image_processor_backend", "pil", "--disable-fast-image-processor is its old name.")
 
 
 def _allreduce_fusion(r: Resolution) -> None:
-    reason = "--enable-flashinfer-allreduce-fusion is the old name of the backend `auto`"
+    reason = "--enable-flashinfer-allreduce-fusion is the old name of the backend `auto`."
     if r["enable_flashinfer_allreduce_fusion"] and r["flashinfer_allreduce_fusion_backend"] is None:
         r.warn("--enable-flashinfer-allreduce-fusion is deprecated; use --flashinfer-allreduce-fusion-backend=auto.")
         r.set("flashinfer_allreduce_fusion_backend", "auto", reason)
@@ -66,26 +66,26 @@ def _attention_backends(r: Resolution) -> None:
         return
     if r["kv_cache_dtype"] != "fp8_e4m3":
         r.warn("tokenspeed_mla implied an FP8 KV cache: --kv-cache-dtype becomes fp8_e4m3.")
-        r.set("kv_cache_dtype", "fp8_e4m3", "implied by tokenspeed_mla")
+        r.set("kv_cache_dtype", "fp8_e4m3", "Implied by tokenspeed_mla.")
     if r["speculative_algorithm"] is not None and r["speculative_attention_mode"] == "prefill":
-        r.set("speculative_attention_mode", "decode", "implied by tokenspeed_mla")
+        r.set("speculative_attention_mode", "decode", "Implied by tokenspeed_mla.")
 
 
 def _grpc(r: Resolution) -> None:
     if r["grpc_mode"] and not r["smg_grpc_mode"]:
         r.warn("--grpc-mode is deprecated; use --smg-grpc-mode, or --grpc-port for the native server.")
-        r.set("smg_grpc_mode", True, "--grpc-mode is its old name")
+        r.set("smg_grpc_mode", True, "--grpc-mode is its old name.")
     r.set(
         "grpc_worker_threads",
         r.int_env("SGLANG_GRPC_WORKER_THREADS", 4),
-        "set by SGLANG_GRPC_WORKER_THREADS",
+        "Set by SGLANG_GRPC_WORKER_THREADS.",
     )
     port = _grpc_port_from_environment(r)
     if r["grpc_port"] is None and port is not None:
-        r.set("grpc_port", port, "SGLANG_GRPC_PORT is set")
+        r.set("grpc_port", port, "SGLANG_GRPC_PORT is set.")
     legacy = r["smg_grpc_mode"] or r["grpc_mode"]
     if legacy and r["grpc_port"] is None:
-        reason = f"the HTTP port plus {SMG_PORT_OFFSET}"
+        reason = f"The HTTP port plus {SMG_PORT_OFFSET}."
         r.set("grpc_port", r["port"] + SMG_PORT_OFFSET, reason)
     if r["grpc_response_timeout_secs"] <= 0:
         raise r.reject("--grpc-response-timeout-secs must be positive")

@@ -53,7 +53,7 @@ def crash_dump(r: Resolution) -> None:
 def debug_utils(r: Resolution) -> None:
     """In CI the soft watchdog is on."""
     if r.flag_env("SGLANG_IS_IN_CI") and r["soft_watchdog_timeout"] is None:
-        r.set("soft_watchdog_timeout", CI_WATCHDOG, "SGLANG_IS_IN_CI is set")
+        r.set("soft_watchdog_timeout", CI_WATCHDOG, "SGLANG_IS_IN_CI is set.")
 
 
 def _export(r: Resolution, name: str, value: object) -> None:
@@ -63,7 +63,7 @@ def _export(r: Resolution, name: str, value: object) -> None:
 def _debug_cuda_graph(r: Resolution) -> None:
     if machine.is_npu(r.platform):
         r.warn("--debug-cuda-graph is ignored: there are no CUDA graphs on this device.")
-        r.set("debug_cuda_graph", False, "needs CUDA or ROCm")
+        r.set("debug_cuda_graph", False, "Needs CUDA or ROCm.")
         return
     r.env["SGLANG_USE_BREAKABLE_CUDA_GRAPH"] = "1"
     r.warn("With --debug-cuda-graph everything runs eagerly through the capture path.")

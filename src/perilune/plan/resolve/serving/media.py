@@ -17,7 +17,7 @@ def media_url_security(r: Resolution) -> None:
     if r["media_url_max_file_size_mb"] < 0:
         raise r.reject("media_url_max_file_size_mb must be non-negative")
     domains = sorted({_domain(r, domain) for domain in r["allowed_media_domains"] or []})
-    r.set("allowed_media_domains", domains, "host names in their normal form, sorted")
+    r.set("allowed_media_domains", domains, "Host names in their normal form, sorted.")
 
 
 def multimodal(r: Resolution) -> None:
@@ -38,7 +38,7 @@ def feature_transport(r: Resolution) -> None:
     """Settle how image features travel from the tokenizer to the scheduler."""
     chosen = r["mm_feature_transport"]
     legacy = r.flag_env(LEGACY_IPC)
-    reason = "default"
+    reason = "Default."
     if chosen is None and LEGACY_IPC in r.env:
         chosen, reason = ("cuda_ipc" if legacy else "cpu"), f"{LEGACY_IPC} is set"
         r.warn(f"{LEGACY_IPC} is deprecated; use --mm-feature-transport={chosen}.")

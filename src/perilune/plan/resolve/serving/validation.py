@@ -124,8 +124,8 @@ def other_validations(r: Resolution) -> None:
     ):
         if r[name] is not None:
             r.warn(f"CUDA graphs and the warm-up are off because of {tool}.")
-            disable_graphs(r, f"{tool} needs eager execution")
-            r.set("skip_server_warmup", True, f"not wanted with {tool}")
+            disable_graphs(r, f"{tool} needs eager execution.")
+            r.set("skip_server_warmup", True, f"Not wanted with {tool}.")
     _media_limits(r)
     _preferred_sampling(r)
 
@@ -149,7 +149,7 @@ def _optimistic_prefill(r: Resolution) -> None:
         obstacle = _optimistic_obstacle(r)
         if obstacle:
             r.warn(f"Optimistic prefill is off: it does not work with {obstacle}.")
-            r.set("optimistic_prefill_attempts", 0, f"not compatible with {obstacle}")
+            r.set("optimistic_prefill_attempts", 0, f"Not compatible with {obstacle}.")
     if r["disaggregation_decode_allocation_policy"] == "prefill_complete" and r["optimistic_prefill_attempts"] <= 0:
         raise r.reject(
             "prefill_complete requires optimistic prefill, but the resolved model/cache configuration disabled it."
@@ -175,7 +175,7 @@ def _media_limits(r: Resolution) -> None:
         return
     if isinstance(limits, str):
         limits = _json(r, limits)
-        r.set("limit_mm_data_per_request", limits, "read from JSON")
+        r.set("limit_mm_data_per_request", limits, "Read from JSON.")
     for kind in limits if isinstance(limits, dict) else ():
         if kind not in MODALITIES:
             raise r.reject(
@@ -189,7 +189,7 @@ def _preferred_sampling(r: Resolution) -> None:
         return
     if isinstance(preferred, str):
         preferred = _json(r, preferred)
-        r.set("preferred_sampling_params", preferred, "read from JSON")
+        r.set("preferred_sampling_params", preferred, "Read from JSON.")
     if not isinstance(preferred, dict):
         raise UnusableInput("It must be one JSON object.", where="--preferred-sampling-params")
     if "watermark" in preferred:

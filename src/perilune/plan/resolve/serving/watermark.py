@@ -36,7 +36,7 @@ def watermark(r: Resolution) -> None:
             fix="Give the JSON object itself.",
         )
     for name, value in _read(r, source).items():
-        r.set(f"watermark_{name}", value, "from --watermark-config")
+        r.set(f"watermark_{name}", value, "From --watermark-config.")
 
 
 def key_problem(value: Any) -> str | None:
