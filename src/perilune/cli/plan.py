@@ -111,8 +111,16 @@ def _pool(console: Console, planned: Plan, item: PlannedPool) -> None:
         console.print(output.table(("result", "value", "meaning"), result_rows(found, work), right=(1,)))
     if item.correction is not None:
         output.paragraph("A variant that boots: " + "; ".join(item.correction.edits) + ".")
+    _levers(console, item)
+
+
+def _levers(console: Console, item: PlannedPool) -> None:
+    if not item.ledger.boots and all(effect.after.admitted is None for effect in item.levers):
+        console.print("\nNo capacity lever alone makes this pool boot.")
+        return
     console.print("\nCapacity levers on this pool", style="bold")
-    console.print(output.table(("lever", "state holds", "KV tokens"), [_lever(e) for e in item.levers], right=(1, 2)))
+    rows = [_lever(effect) for effect in item.levers]
+    console.print(output.table(("lever", "state holds", "KV tokens"), rows, right=(1, 2)))
     for effect in item.levers:
         for note in (effect.why, *effect.changes):
             if note:
