@@ -14,6 +14,7 @@ from perilune.cli.options import json_option
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
+    from perilune.cookbook.lint.finding import PageFinding
     from perilune.cookbook.tables.run import Outcome
 
 T = TypeVar("T")
@@ -77,6 +78,68 @@ def tables(
         return 2
     changed = check and any(outcome.status == "converted" for outcome in outcomes)
     return 1 if changed or any(outcome.refusals for outcome in outcomes) else 0
+
+
+@cookbook.command()
+@PATHS
+@click.option("--fix", is_flag=True, help="Make the fixes that cannot alter what a page says.")
+@json_option
+def lint(paths: tuple[Path, ...], fix: bool, as_json: bool) -> int:
+    """Hold pages against the contribution checklist and the catalog.
+
+    Looks for pipe tables, missing title, description or last line end,
+    `python -m sglang.launch_server`, ports other than 30000, anchors that do
+    not exist and broken links, wrong GPU memory sizes, FP4 where there is
+    none, flags and variables that are unknown or were renamed, commands that
+    the engine refuses, and commands that differ from the catalog's.
+
+    --fix converts pipe tables, writes `sglang serve` and ends the last line.
+    Exit code 1: a finding is an error; 2: a file could not be read.
+
+    \b
+    perilune cookbook lint Kimi-K3.mdx
+    perilune cookbook lint docs/cookbook --fix
+    """
+    from perilune.cookbook.files import find_pages, read_page, write_page
+    from perilune.cookbook.lint.run import fix as fixed
+    from perilune.cookbook.lint.run import lint as check
+
+    found: list[tuple[Path, PageFinding]] = []
+    changed: list[str] = []
+    unusable: list[str] = []
+    pages = find_pages(paths)
+    for path in _progress(iter(pages), len(pages)):
+        try:
+            page = read_page(path)
+            if fix and (better := fixed(page)) != page:
+                write_page(path, better)
+                changed.append(str(path))
+                page = better
+        except UnusableInput as error:
+            unusable.append(str(error))
+            continue
+        found += [(path, finding) for finding in check(page)]
+    if as_json:
+        findings = [finding.to_json(str(path)) for path, finding in found]
+        output.emit_json({"findings": findings, "fixed": changed, "unusable": unusable})
+    else:
+        for path, finding in found:
+            _print_finding(path, finding)
+    for message in unusable:
+        output.note(f"perilune: {message}")
+    errors = sum(finding.is_error for _, finding in found)
+    output.note(
+        f"{_count(len(pages), 'page')}: {_count(len(found), 'finding')}, {_count(errors, 'error')}"
+        + (f", {_count(len(changed), 'page')} fixed" if fix else "")
+    )
+    return 2 if unusable else 1 if errors else 0
+
+
+def _print_finding(path: Path, found: PageFinding) -> None:
+    finding = found.finding
+    click.echo(f"{path}:{found.line}: {finding.severity}: {finding.message} [{finding.id}]")
+    for line in finding.fix.splitlines():
+        click.echo(f"    {line}")
 
 
 def _write(outcome: Outcome) -> Outcome:
