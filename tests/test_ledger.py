@@ -68,14 +68,20 @@ def test_refused_arguments_have_no_ledger() -> None:
     assert (found["stages"], found["workload"], plan.figures) == ([], None, {})
 
 
-def test_experts_that_cannot_be_split_stop_the_boot_but_not_the_sizing() -> None:
-    flags = "--tp-size 6 --ep-size 6"
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--tp-size 6 --ep-size 6", "AssertionError: 896 is not divisible by 6"),
+        ("--tp-size 4 --ep-size 32", "MoE groups cannot be built: EP 32 does not divide TP 4."),
+    ],
+)
+def test_experts_that_cannot_be_split_stop_the_boot_but_not_the_sizing(flags: str, says: str) -> None:
     predicted = planned(flags, "mi355x")
-    assert (predicted.error, predicted.error_stage) == ("AssertionError: 896 is not divisible by 6", "load")
+    assert (predicted.error, predicted.error_stage) == (says, "load")
     plan = planned(flags, "mi355x", measured=Measured(280.0, 90.0))
     assert plan.ok
     assert not plan.boots
-    assert plan.allocation_error == "AssertionError: 896 is not divisible by 6"
+    assert plan.allocation_error == says
     assert plan.memory is not None
     assert sum(figure.value for figure in plan.lines()) == plan.memory.total_bytes
 

@@ -253,8 +253,9 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
     load_error = None
     try:
         weights = stage_weights(resolved, geometry)
-    except Indivisible as refusal:
-        load_error = f"AssertionError: {refusal.message}"
+    except (Indivisible, Rejected) as refusal:
+        asserts = "AssertionError: " if isinstance(refusal, Indivisible) else ""
+        load_error = asserts + refusal.message
         weights = (StageWeights((), ()),) * len(terms.stages)
         if measured is None:
             return Ledger(resolved, geometry, (), None, None, None, None, load_error, "load")
