@@ -87,9 +87,7 @@ class Choice:
         for name in ("isl", "osl", "concurrency", "gpus"):
             _count(f"--{name}", getattr(self, name))
         if (self.isl is None) != (self.osl is None):
-            raise UnusableInput(
-                "An average request needs both lengths.", where="--isl", fix="Give --isl and --osl."
-            )
+            raise UnusableInput("An average request needs both lengths.", where="--isl", fix="Give --isl and --osl.")
 
     def strategy_of(self, role: str) -> str:
         """The strategy of a role, with the defaults filled in."""
@@ -115,14 +113,10 @@ def parse_set(text: str) -> Override:
     option = _option(spelled, "--set")
     if not option.takes_value:
         if eq:
-            raise UnusableInput(
-                f"{option.name} takes no value.", where="--set", fix=f"Write --set {spelled}."
-            )
+            raise UnusableInput(f"{option.name} takes no value.", where="--set", fix=f"Write --set {spelled}.")
         return Override("set", option.name, (), role)
     if not eq or not given:
-        raise UnusableInput(
-            f"{option.name} needs a value.", where="--set", fix=f"Write --set {spelled}=VALUE."
-        )
+        raise UnusableInput(f"{option.name} needs a value.", where="--set", fix=f"Write --set {spelled}=VALUE.")
     return Override("set", option.name, _values(option, given), role)
 
 
@@ -147,9 +141,7 @@ def parse_knob(text: str) -> tuple[str, str]:
     """Read `[ROLE:]NAME=VALUE` of a Playground knob. Raises UnusableInput."""
     name, eq, given = text.partition("=")
     if not eq or not name or not given:
-        raise UnusableInput(
-            f"{text[:60]!r} is not NAME=VALUE.", where="--knob", fix="Write --knob NAME=VALUE."
-        )
+        raise UnusableInput(f"{text[:60]!r} is not NAME=VALUE.", where="--knob", fix="Write --knob NAME=VALUE.")
     return name, given
 
 
@@ -178,6 +170,4 @@ def _values(option: Option, text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise UnusableInput(
-            f"{option.name}: the quotes in {text[:60]!r} do not close.", where="--set"
-        ) from error
+        raise UnusableInput(f"{option.name}: the quotes in {text[:60]!r} do not close.", where="--set") from error

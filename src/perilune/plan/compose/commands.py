@@ -147,9 +147,7 @@ def _block(pool: Pool, node: int, server: Server, form: str, known: Mapping[str,
     env = tuple((name, _filled(text, known)) for name, text in server.env)
     if form == "shell":
         full = replace(server, argv=argv, env=env)
-        return _finished(
-            pool.role, node, SGLANG_SERVE + argv, env, full.format(one_per_line=True), pool.hints
-        )
+        return _finished(pool.role, node, SGLANG_SERVE + argv, env, full.format(one_per_line=True), pool.hints)
     lines = docker_lines(pool, platform(pool.platform), argv, env)
     return _finished(pool.role, node, all_words(lines), (), joined(lines), pool.hints)
 

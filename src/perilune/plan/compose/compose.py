@@ -145,14 +145,10 @@ def _router(drafts: Sequence[Draft]) -> tuple[str, ...]:
 def _hints(choice: Choice, pools: Sequence[Pool]) -> tuple[str, ...]:
     hints: list[str] = []
     if any(pool.nodes > 1 for pool in pools):
-        hints.append(
-            "Run the command of a pool on each of its nodes; only the node rank and per-node values differ."
-        )
+        hints.append("Run the command of a pool on each of its nodes; only the node rank and per-node values differ.")
     if choice.mode == "pd":
         port = catalog().router.port
-        hints.append(
-            f"Start prefill and decode on nodes of their own, then the router; clients use port {port}."
-        )
+        hints.append(f"Start prefill and decode on nodes of their own, then the router; clients use port {port}.")
         if any(pool.nodes > 1 for pool in pools):
             hints.append("Each pool has its own head address: one shared address stalls the launch.")
     elif choice.mode in ("prefill", "decode"):

@@ -46,9 +46,7 @@ def _access(platform: Platform) -> tuple[str, ...]:
         case "hip":
             return docker.amd
         case _:
-            lines = [
-                _davinci(platform.gpus_per_node) if line == "<davinci>" else (line,) for line in docker.npu
-            ]
+            lines = [_davinci(platform.gpus_per_node) if line == "<davinci>" else (line,) for line in docker.npu]
             return tuple(line for group in lines for line in group)
 
 

@@ -52,9 +52,7 @@ def _setting(knob: Knob, wanted: str, now: Situation) -> Setting:
     option = knob.option(wanted)
     if option is None:
         known = " ".join(option.id for option in knob.options)
-        raise UnusableInput(
-            f"Unknown value {wanted[:60]!r}.", where=f"--knob {knob.id}", fix=f"Known: {known}."
-        )
+        raise UnusableInput(f"Unknown value {wanted[:60]!r}.", where=f"--knob {knob.id}", fix=f"Known: {known}.")
     refusal = first_refusal((*knob.refused, *option.refused), now)
     if refusal is not None:
         raise refuse(refusal, f"--knob {knob.id}={wanted}", now)

@@ -57,9 +57,7 @@ def recipes(
     names = hardware() if hardware_id is None else (platform(hardware_id).id,)
     known_roles = ("unified", "prefill", "decode")
     if role is not None and role not in known_roles:
-        raise UnusableInput(
-            f"Unknown role {role[:40]!r}.", where="--role", fix=f"Known: {' '.join(known_roles)}."
-        )
+        raise UnusableInput(f"Unknown role {role[:40]!r}.", where="--role", fix=f"Known: {' '.join(known_roles)}.")
     found = [recipe for name in names for recipe in recipes_of(name)]
     strategies = sorted({recipe.strategy for recipe in found})
     if strategy is not None and strategy not in strategies:

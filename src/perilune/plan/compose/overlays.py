@@ -85,9 +85,7 @@ def allowed(overlay: Overlay, now: Situation) -> tuple[str, ...]:
     return tuple(option.id for option in overlay.options if first_refusal(option.refused, now) is None)
 
 
-def _pick(
-    overlay: Overlay, asked: str | None, now: Situation, yields: bool
-) -> tuple[OverlayOption | None, str]:
+def _pick(overlay: Overlay, asked: str | None, now: Situation, yields: bool) -> tuple[OverlayOption | None, str]:
     option = _default(overlay, now) if asked is None else overlay.option(asked)
     if option is None:
         known = " ".join(known.id for known in overlay.options)
@@ -102,9 +100,7 @@ def _pick(
     if asked is not None and not yields:
         raise refuse(refusal, f"{overlay.flag} {option.id}", now)
     first = allowed(overlay, now)[0]
-    return overlay.option(
-        first
-    ), f"{overlay.title} of {now.role} is {first}, not {option.id}: {refusal.reason}"
+    return overlay.option(first), f"{overlay.title} of {now.role} is {first}, not {option.id}: {refusal.reason}"
 
 
 def _default(overlay: Overlay, now: Situation) -> OverlayOption:

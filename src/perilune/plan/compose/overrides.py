@@ -15,9 +15,7 @@ def reaching(overrides: Sequence[Override], role: str) -> tuple[Override, ...]:
     return tuple(o for o in overrides if o.role in (None, role))
 
 
-def apply_overrides(
-    flags: Flags, env: Env, overrides: Sequence[Override]
-) -> tuple[Flags, Env, frozenset[Override]]:
+def apply_overrides(flags: Flags, env: Env, overrides: Sequence[Override]) -> tuple[Flags, Env, frozenset[Override]]:
     """Apply them in order: a flag that is set keeps its place, a new one goes before `--host`.
 
     Returns flags, environment, and the removals that found nothing to remove.

@@ -54,9 +54,7 @@ class Draft:
     idle: frozenset[Override]  # removals that found nothing
 
 
-def draft_pool(
-    choice: Choice, recipe: Recipe, platform: Platform, *, pairing: str = "", pd: bool = False
-) -> Draft:
+def draft_pool(choice: Choice, recipe: Recipe, platform: Platform, *, pairing: str = "", pd: bool = False) -> Draft:
     """Compose a recipe up to and including the user's overrides.
 
     `pairing` are flags that the decode role asks of this prefill. With `pd`, speculation of the prefill role
@@ -99,9 +97,7 @@ def finish_pool(draft: Draft, choice: Choice, *, pd: bool) -> Pool:
     if nodes > 1:
         flags = _with_node_flags(flags, nodes, recipe)
     if choice.preset and nodes == 1 < recipe.cell.nodes:
-        notes += (
-            f"The page's panel keeps --nnodes {recipe.cell.nodes} of its base; {gpus} GPUs fit one node.",
-        )
+        notes += (f"The page's panel keeps --nnodes {recipe.cell.nodes} of its base; {gpus} GPUs fit one node.",)
     quant = _option(draft.picked, "quant")
     return Pool(
         role=recipe.role,
@@ -161,15 +157,11 @@ def _with_request_cap(flags: Flags, choice: Choice, *, pd: bool) -> tuple[Flags,
     if choice.concurrency is None:
         if unknown:
             return flags, ()
-        return flags, (
-            f"Speculation without {REQUEST_CAP} caps the server at {cap} requests; give --concurrency.",
-        )
+        return flags, (f"Speculation without {REQUEST_CAP} caps the server at {cap} requests; give --concurrency.",)
     wanted = choice.concurrency * (2 if pd else 1)
     kept, rest = replaced(flags, {REQUEST_CAP}, (Flag(REQUEST_CAP, (str(wanted),)),))
     why = "twice the concurrency on both roles of a PD pair" if pd else "the concurrency"
-    return before_host(kept, rest), (
-        f"{REQUEST_CAP} {wanted} is {why}; without it speculation caps at {cap}.",
-    )
+    return before_host(kept, rest), (f"{REQUEST_CAP} {wanted} is {why}; without it speculation caps at {cap}.",)
 
 
 def _with_ratio(flags: Flags, env: dict[str, str], choice: Choice) -> Flags:
