@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perilune.plan.compose import Choice, compose
+from perilune.plan.compose import Choice, compose, parse_set
 from perilune.plan.compose.flags import Flag, parse
 from perilune.plan.deployment import Deployment, Pool
 from perilune.plan.server import Server
@@ -213,11 +213,28 @@ def test_a3_names_the_values_that_were_never_published() -> None:
         ({"hardware": "b300"}, None),
     ],
 )
-def test_a_known_concurrency_sets_the_request_cap_under_speculation(
-    choice: dict[str, object], cap: str | None
-) -> None:
+def test_a_known_concurrency_sets_the_request_cap_under_speculation(choice: dict[str, object], cap: str | None) -> None:
     for pool in compose(Choice(**choice)).pools:  # type: ignore[arg-type]
         assert pool.server.value("--max-running-requests") == cap
+
+
+@pytest.mark.parametrize(
+    ("choice", "verification"),
+    [
+        ({"strategy": "low-latency"}, "verified"),
+        ({"strategy": "balanced", "spec": "none", "quant": "nvfp4"}, "verified"),
+        ({"strategy": "high-throughput"}, "in-progress"),
+        ({"strategy": "balanced", "hicache": "l2"}, "in-progress"),
+        ({"strategy": "balanced", "vlm_transport": "cpu"}, "in-progress"),
+        ({"strategy": "balanced", "preset": "peak-throughput"}, "in-progress"),
+        ({"strategy": "balanced", "knobs": (("eplb", "off"),)}, "in-progress"),
+        ({"strategy": "balanced", "overrides": (parse_set("page-size=32"),)}, "in-progress"),
+    ],
+)
+def test_only_the_published_command_is_verified(choice: dict[str, object], verification: str) -> None:
+    pool = only_pool(hardware="b300", **choice)
+    assert pool.verification == verification
+    assert pool.notes[0].startswith("Verified" if verification == "verified" else "Not verified")
 
 
 def test_node_flags_stand_once_and_only_where_a_server_spans_nodes() -> None:

@@ -111,7 +111,9 @@ class Presets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     env: str
     tail: str
     presets: tuple[Preset, ...]
-    notes: tuple[str, ...]
+    unverified: str
+    with_speculation: str
+    prefix_cache: str
     beyond: str
 
     def preset(self, name: str) -> Preset | None:

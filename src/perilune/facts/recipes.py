@@ -153,9 +153,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cell_files: dict[str, str]  # hardware -> file below cells/
     models: dict[str, str]  # quantization -> checkpoint
     fallback_image: str
-    average_request_tokens: int
-    draft_kv_bytes_per_token: int
-    speculative_request_cap: int
+    average_request_tokens: int  # input and output, of the ratio calculator
+    speculative_request_cap: int  # requests
     multi_node: MultiNode
     router: Router
     placeholders: tuple[Placeholder, ...]
@@ -206,9 +205,7 @@ def recipes_of(platform: str) -> tuple[Recipe, ...]:
     """The recipes of one platform in catalog order; raises UnusableInput for an unknown platform."""
     name = catalog().cell_files.get(platform)
     if name is None:
-        raise UnusableInput(
-            f"No recipes for {platform!r}.", where="--hardware", fix=f"Known: {' '.join(hardware())}."
-        )
+        raise UnusableInput(f"No recipes for {platform!r}.", where="--hardware", fix=f"Known: {' '.join(hardware())}.")
     file = _cell_file(name)
     return tuple(
         Recipe(

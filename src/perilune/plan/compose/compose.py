@@ -17,10 +17,11 @@ from perilune.facts.recipes import (
     words,
 )
 from perilune.plan.compose.choice import Choice
+from perilune.plan.compose.computed import RATIO
 from perilune.plan.compose.flags import number, value
 from perilune.plan.compose.knobs import check_reach
 from perilune.plan.compose.overrides import check_removals
-from perilune.plan.compose.pool import RATIO, Draft, draft_pool, finish_pool
+from perilune.plan.compose.pool import Draft, draft_pool, finish_pool
 from perilune.plan.deployment import Deployment, Pool, Workload
 
 ROLES: dict[str, tuple[Role, ...]] = {
