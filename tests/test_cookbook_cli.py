@@ -215,3 +215,59 @@ def test_hostile_pages_end_soon_and_without_a_traceback(perilune: Perilune, page
     run = perilune("tables docs/hostile.mdx --json")
     assert run.code in (0, 1)
     assert run.files["hostile.mdx"]["status"] in ("converted", "unchanged", "refused")
+
+
+LINTED = "---\ntitle: x\ndescription: y\n---\n\n| a |\n|---|\n\n`python -m sglang.launch_server`"
+
+
+def test_lint_prints_findings_and_json_keeps_the_planners_contract(perilune: Perilune, pages: Path) -> None:
+    (pages / "lint.mdx").write_text(LINTED)
+    run = perilune("lint docs/lint.mdx")
+    assert run.code == 1
+    assert "docs/lint.mdx:6: error: This is a Markdown pipe table" in run.out
+    assert "1 page: 3 findings, 3 errors" in run.err
+    document = json.loads(perilune("lint docs/lint.mdx --json").out)
+    keys = ["path", "line", "id", "severity", "pool", "flags", "message", "fix", "source"]
+    assert [list(finding) for finding in document["findings"]] == [keys] * 3
+    assert (document["fixed"], document["unusable"]) == ([], [])
+
+
+def test_lint_fix_makes_the_safe_changes(perilune: Perilune, pages: Path) -> None:
+    page = pages / "lint.mdx"
+    page.write_text(LINTED)
+    run = perilune("lint docs/lint.mdx --fix --json")
+    assert run.code == 0
+    assert json.loads(run.out)["fixed"] == ["docs/lint.mdx"]
+    assert page.read_text().endswith("</table>\n\n`sglang serve`\n")
+    assert json.loads(perilune("lint docs/lint.mdx --fix --json").out)["fixed"] == []
+
+
+def test_lint_tells_what_could_not_be_read(perilune: Perilune, pages: Path) -> None:
+    (pages / "binary.mdx").write_bytes(b"\x00")
+    run = perilune("lint docs/sub/plain.mdx docs/binary.mdx --json")
+    assert run.code == 2
+    assert "NUL" in json.loads(run.out)["unusable"][0]
+
+
+@pytest.mark.parametrize("form", ["mdx", "markdown"])
+def test_a_built_page_is_written_and_passes_lint(perilune: Perilune, pages: Path, form: str) -> None:
+    name = "k3.mdx" if form == "mdx" else "k3.md"
+    assert perilune(f"page kimi-k3 --format {form} --isl 8192 --osl 1024 -o {name}").code == 0
+    run = perilune(f"lint {name} --json")
+    assert (run.code, json.loads(run.out)["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("page deepseek", "'deepseek' is not 'kimi-k3'"),
+        ("page kimi-k3 --isl 5", "One length alone"),
+        ("page kimi-k3 --hardware b400", "Unknown platform"),
+        ("page kimi-k3 -o no/such/folder/k3.mdx", "cannot be written: no such file"),
+    ],
+)
+def test_a_page_that_cannot_be_built_ends_in_one_sentence(perilune: Perilune, command: str, said: str) -> None:
+    run = perilune(command)
+    assert run.code == 2
+    assert said in run.err
+    assert "Traceback" not in run.err

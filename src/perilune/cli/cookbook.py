@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import click
 
 from perilune.cli import output
-from perilune.cli.options import json_option
+from perilune.cli.options import TOKENS, json_option
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -133,6 +133,48 @@ def lint(paths: tuple[Path, ...], fix: bool, as_json: bool) -> int:
         + (f", {_count(len(changed), 'page')} fixed" if fix else "")
     )
     return 2 if unusable else 1 if errors else 0
+
+
+@cookbook.command()
+@click.argument("name", metavar="kimi-k3", type=click.Choice(["kimi-k3"]))
+@click.option("--format", "form", type=click.Choice(["mdx", "markdown"]), default="mdx", show_default=True)
+@click.option("-o", "--output", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@click.option("--hardware", default="b300", show_default=True, help="Platform of the calculator's example.")
+@click.option("--strategy", default="balanced", show_default=True, help="Strategy of the calculator's example.")
+@click.option("--isl", type=TOKENS, metavar="TOKENS", help="Input tokens per request.")
+@click.option("--osl", type=TOKENS, metavar="TOKENS", help="Output tokens per request.")
+def page(
+    name: str,
+    form: Literal["mdx", "markdown"],
+    target: Path | None,
+    hardware: str,
+    strategy: str,
+    isl: int | None,
+    osl: int | None,
+) -> int:
+    """Build the Kimi-K3 page from the facts: matrix, tables, every command.
+
+    Nothing on the page is typed in: shapes and commands are composed from the
+    recipes, the calculator's numbers are computed for the chosen workload, and
+    a published command that the engine refuses is corrected and says so.
+
+    \b
+    perilune cookbook page kimi-k3 -o Kimi-K3.mdx
+    perilune cookbook page kimi-k3 --format markdown --isl 8192 --osl 1024
+    """
+    from perilune.cookbook.build.cells import Lengths
+    from perilune.cookbook.build.kimi_k3 import build
+    from perilune.cookbook.files import replace_file
+
+    if (isl is None) != (osl is None):
+        raise UnusableInput("One length alone says nothing.", where="--isl", fix="Give --isl and --osl.")
+    text = build(form, platform=hardware, strategy=strategy, lengths=Lengths(isl, osl))
+    if target is None:
+        _print_raw(text)
+    else:
+        replace_file(target, text.encode("utf-8"))
+        output.note(f"{target}: {name}, {text.count(chr(10)):,} lines")
+    return 0
 
 
 def _print_finding(path: Path, found: PageFinding) -> None:
