@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from perilune.plan.model.reading import parse_config
 from perilune.plan.resolve.quantization import effective_method
 from perilune.plan.resolve.state import EngineModel, Resolution
 
@@ -61,7 +62,10 @@ def _check_quantize_and_serve(r: Resolution) -> None:
 
 
 def _apply_overrides(r: Resolution) -> None:
-    """Merge `--json-model-override-args`: sections and rope scaling are merged, other fields replaced."""
+    """Merge `--json-model-override-args`: sections and rope scaling are merged, other fields replaced.
+
+    Raises UnusableInput for a result that is no model configuration.
+    """
     text = r["json_model_override_args"]
     if text == "{}":
         return
@@ -80,6 +84,7 @@ def _apply_overrides(r: Resolution) -> None:
             merged[name] = {**current, **value}
         else:
             merged[name] = value
+    parse_config(merged, "--json-model-override-args")
     r.model = dataclasses.replace(r.model, raw=merged)
 
 

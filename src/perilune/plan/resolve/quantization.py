@@ -5,7 +5,7 @@ Source: SGLang 0.5.23 `configs/model_config.py` (`_verify_quantization`) and `la
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perilune.plan.model.config import ModelConfig
@@ -130,6 +130,14 @@ def take_checkpoint_method(r: Resolution) -> str | None:
     return method
 
 
+def layer_algorithms(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Layer name and algorithm (upper case) of every layer that a ModelOpt section quantizes by itself."""
+    layers = section.get("quantized_layers")
+    for name, layer in layers.items() if isinstance(layers, Mapping) else ():
+        if isinstance(layer, Mapping):
+            yield name, str(layer.get("quant_algo", "")).upper()
+
+
 def _modelopt_method(section: Mapping[str, Any]) -> str | None:
     inner = section.get("quantization", section)
     if not isinstance(inner, Mapping):
@@ -138,9 +146,8 @@ def _modelopt_method(section: Mapping[str, Any]) -> str | None:
     if not isinstance(algorithm, str) or not algorithm:
         return None
     if algorithm == "MIXED_PRECISION":
-        layers = inner.get("quantized_layers") or {}
-        algorithms = (str(layer.get("quant_algo", "")).upper() for layer in layers.values() if layer)
-        return "modelopt_mixed" if {"NVFP4", "W4A16_NVFP4"} & set(algorithms) else "w4afp8"
+        algorithms = {algorithm for _, algorithm in layer_algorithms(inner)}
+        return "modelopt_mixed" if {"NVFP4", "W4A16_NVFP4"} & algorithms else "w4afp8"
     if "FP4" in algorithm:
         return "modelopt_fp4"
     return {"FP8": "modelopt_fp8", "MXFP8": "mxfp8"}.get(algorithm)

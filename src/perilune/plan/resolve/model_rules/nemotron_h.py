@@ -5,11 +5,10 @@ Source: SGLang 0.5.23 `arg_groups/model_overrides/nemotron_h.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from perilune.plan.model.config import ModelConfig
 from perilune.plan.resolve import machine
 from perilune.plan.resolve.engine_model import engine_model
+from perilune.plan.resolve.quantization import layer_algorithms
 from perilune.plan.resolve.state import Resolution
 from perilune.plan.resolve.view import attention_unset
 
@@ -103,9 +102,5 @@ def _check_remap(r: Resolution) -> None:
 
 
 def _has_w4a16_experts(model: ModelConfig) -> bool:
-    layers = (model.quantization_config or {}).get("quantized_layers")
-    entries = layers.items() if isinstance(layers, Mapping) else ()
-    return any(
-        isinstance(layer, Mapping) and layer.get("quant_algo") == "W4A16_NVFP4" and ".experts." in name
-        for name, layer in entries
-    )
+    layers = layer_algorithms(model.quantization_config or {})
+    return any(algorithm == "W4A16_NVFP4" and ".experts." in name for name, algorithm in layers)

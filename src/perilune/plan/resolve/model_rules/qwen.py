@@ -5,14 +5,13 @@ Source: SGLang 0.5.23 `arg_groups/model_overrides/qwen3_5.py` and `qwen3_moe.py`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from perilune.plan.model.config import ModelConfig
 from perilune.plan.resolve import machine
 from perilune.plan.resolve.attention import default_backend
 from perilune.plan.resolve.mamba import uses_extra_buffer
-from perilune.plan.resolve.quantization import take_checkpoint_method
+from perilune.plan.resolve.quantization import layer_algorithms, take_checkpoint_method
 from perilune.plan.resolve.state import Resolution
 
 FUSED_MOE_QUANTIZATION: Final = (None, "fp8", "modelopt_fp4", "modelopt_mixed")
@@ -52,10 +51,5 @@ def moe_runner(r: Resolution) -> None:
 
 
 def _expert_algorithms(model: ModelConfig) -> set[str]:
-    layers = (model.quantization_config or {}).get("quantized_layers")
-    entries = layers.items() if isinstance(layers, Mapping) else ()
-    return {
-        str(layer.get("quant_algo", "")).upper()
-        for name, layer in entries
-        if ".experts" in name and isinstance(layer, Mapping)
-    }
+    layers = layer_algorithms(model.quantization_config or {})
+    return {algorithm for name, algorithm in layers if ".experts" in name}
