@@ -33,7 +33,8 @@ def resolve(
     among its warnings. Raises UnusableInput for what cannot be judged: an unknown model, an absurd value.
     `model` and `draft` replace the looked-up configs; `model` also stands in for an absent --model-path.
     """
-    from perilune.plan.resolve.pipeline import resolve_values  # every step imports from this package
+    # Here, so that reading one step or the state does not load every other step.
+    from perilune.plan.resolve.pipeline import resolve_values
 
     env = engine_environment(server.environment)
     try:

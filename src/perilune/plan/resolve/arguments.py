@@ -82,7 +82,7 @@ def engine_environment(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if name.startswith("SGL_"):
             seen["SGLANG_" + name.removeprefix("SGL_")] = value
-    known = environment()
+    known = environment() if seen else {}
     for name, value in tuple(seen.items()):
         entry = known.get(name)
         if entry is not None and entry.deprecated_name == name:
