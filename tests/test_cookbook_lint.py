@@ -131,6 +131,18 @@ def test_the_catalogs_own_command_is_at_parity(strategy: str) -> None:
     assert "+  --tp-size 8" in parity[0].fix
 
 
+def test_what_is_the_readers_own_does_not_break_parity() -> None:
+    server = compose(Choice(hardware="h200", strategy="balanced")).pools[0].servers[0]
+    own = server.set("--mamba-full-memory-ratio", 0.5).set("--max-running-requests", 64)
+    own = own.with_env({"NCCL_SOCKET_IFNAME": "eth0"}).set("--dist-init-addr", "10.0.0.1:20000")
+    context = "## H200\n\n### Balanced\n\n"
+    assert found(fenced(own.format(one_per_line=True), context)) == []
+    page = Page(HEAD + fenced(own.set("--ep-size", 8).format(one_per_line=True), context))
+    (finding,) = lint(page)
+    assert "ratio" not in finding.finding.fix
+    assert "-  --ep-size 8" in finding.finding.fix
+
+
 @pytest.mark.parametrize(
     ("heading", "dialect", "anchor"),
     [

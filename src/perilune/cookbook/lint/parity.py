@@ -21,6 +21,7 @@ from perilune.plan.server import Server
 
 # Values that are the reader's own, or follow from a workload that the page does not name.
 OWN = ("--mamba-full-memory-ratio", "--dist-init-addr", "--node-rank", "--host", "--max-running-requests")
+OWN_VARIABLES = frozenset(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "SGLANG_HOST_IP"))
 ROLES = {"prefill": "prefill", "decode": "decode"}
 
 
@@ -43,7 +44,7 @@ def parity(source: Source) -> Iterator[PageFinding]:
         except PeriluneError:
             continue
         accepted = [composed, *corrected(composed, named.choice.hardware)]
-        if any(comparable(server) == comparable(known) for known in accepted):
+        if any(comparable(server, known) == comparable(known, known) for known in accepted):
             continue
         yield at(
             command.line,
@@ -85,14 +86,21 @@ def corrected(server: Server, hardware: str) -> list[Server]:
     return [better.server] if better else []
 
 
-def comparable(server: Server) -> tuple[frozenset[tuple[str, ...]], frozenset[tuple[str, str]]]:
-    """Return what two equal commands share: flags in any order and spelling, and variables."""
-    flags = frozenset((flag.name, *(() if flag.name in OWN else flag.values)) for flag in server.flags)
-    return flags, frozenset(server.environment.items())
+def comparable(server: Server, catalog_server: Server) -> tuple[frozenset[tuple[str, ...]], frozenset[tuple[str, str]]]:
+    """Return what two equal commands share: flags in any order and spelling, and variables.
+
+    Left out is what is the reader's own: `OWN`, `OWN_VARIABLES`, and what the catalog leaves open.
+    """
+    own = OWN_VARIABLES | {name for name, value in catalog_server.environment.items() if "<" in value}
+    flags = frozenset((flag.name, *flag.values) for flag in server.flags if flag.name not in OWN)
+    return flags, frozenset((name, value) for name, value in server.environment.items() if name not in own)
 
 
 def diff(written: Server, composed: Server) -> str:
-    """Return the difference of two commands, one flag a line."""
+    """Return the difference of two commands, one flag a line, with the reader's own values taken over."""
+    for flag in OWN:
+        value = written.value(flag)
+        composed = composed.unset(flag) if value is None else composed.set(flag, value)
     before, after = (server.display(one_per_line=True).split("\n") for server in (written, composed))
     lines = difflib.unified_diff(before, after, "this page", "catalog", lineterm="", n=0)
     return "\n".join(lines)
