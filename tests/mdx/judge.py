@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -30,8 +31,9 @@ def install() -> None:
         try:
             guard.mkdir()
         except FileExistsError:  # another test process installs
-            if time.time() - guard.stat().st_mtime > 300:
-                guard.rmdir()
+            with contextlib.suppress(OSError):
+                if time.time() - guard.stat().st_mtime > 300:
+                    guard.rmdir()
             time.sleep(0.5)
             continue
         try:
@@ -39,7 +41,9 @@ def install() -> None:
                 NODE_HOME.glob("node_modules/npm/bin/npm-cli.js")
             )
             command = [NODE, npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-            subprocess.run(command, cwd=HERE, check=True, capture_output=True, timeout=600)
+            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600, check=False)
+            if done.returncode:
+                raise RuntimeError(f"npm ci failed: {done.stderr[-2000:]}")
             shutil.copyfile(LOCK, stamp)
         finally:
             guard.rmdir()

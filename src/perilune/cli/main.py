@@ -18,7 +18,7 @@ VERBS = {
     "resolve": "What SGLang makes of a command line: every default, rewrite and rejection.",
     "explain": "Derive one figure of a ledger, with the numbers put in.",
     "recipes": "List the published recipes and what each is made of.",
-    "cookbook": "Convert and lint the tables of documentation pages.",
+    "cookbook": "Documentation pages: convert tables, lint, build the Kimi-K3 page.",
 }
 
 
