@@ -16,6 +16,7 @@ import pytest
 
 from perilune.cli.main import main
 from perilune.cookbook.page import MAX_PAGE_BYTES
+from perilune.plan.rules import Finding
 
 TABLE = "| a | b |\n|---|---|\n| c | d |\n"
 GOOD = f"# page\n\n{TABLE}\nafter\n"
@@ -227,7 +228,7 @@ def test_lint_prints_findings_and_json_keeps_the_planners_contract(perilune: Per
     assert "docs/lint.mdx:6: error: This is a Markdown pipe table" in run.out
     assert "1 page: 3 findings, 3 errors" in run.err
     document = json.loads(perilune("lint docs/lint.mdx --json").out)
-    keys = ["path", "line", "id", "severity", "pool", "flags", "message", "fix", "source"]
+    keys = ["path", "line", *Finding("id", "error", "message").to_json()]
     assert [list(finding) for finding in document["findings"]] == [keys] * 3
     assert (document["fixed"], document["unusable"]) == ([], [])
 
