@@ -68,14 +68,18 @@ def test_refused_arguments_have_no_ledger() -> None:
     assert (found["stages"], found["workload"], plan.figures) == ([], None, {})
 
 
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        ("--tp-size 6 --ep-size 6", "AssertionError: 896 is not divisible by 6"),
-        ("--tp-size 4 --ep-size 32", "MoE groups cannot be built: EP 32 does not divide TP 4."),
-    ],
-)
-def test_experts_that_cannot_be_split_stop_the_boot_but_not_the_sizing(flags: str, says: str) -> None:
+def test_expert_groups_that_do_not_fit_are_refused_in_the_engines_words() -> None:
+    plan = planned("--tp-size 4 --ep-size 32", "h200", measured=Measured(137.0, 60.0))
+    assert plan.error_stage == "groups"
+    assert (plan.error or "").splitlines() == [
+        "ValueError: parallel topology is inconsistent (set by override_permanently):",
+        "tp_size == moe_ep_size * moe_dp_size * moe_tp_size",
+        "  4 != 32 * 1 * 0 (= 0)",
+    ]
+
+
+def test_experts_that_cannot_be_split_stop_the_boot_but_not_the_sizing() -> None:
+    flags, says = "--tp-size 6 --ep-size 6", "AssertionError: 896 is not divisible by 6"
     predicted = planned(flags, "mi355x")
     assert (predicted.error, predicted.error_stage) == (says, "load")
     plan = planned(flags, "mi355x", measured=Measured(280.0, 90.0))

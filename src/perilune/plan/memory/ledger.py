@@ -66,8 +66,8 @@ class StageLedger:
 class Ledger:
     """The ledger of a resolved server. `error` is SGLang's own text when it would refuse to boot.
 
-    `error_stage` says where: `parse`, `resolve`, `check`, `load` (the weights cannot be split, or exceed the
-    memory; of the latter the text is ours, the engine just runs out of memory) or `pools`.
+    `error_stage` says where: `parse`, `resolve`, `check`, `groups`, `load` (the weights cannot be split,
+    or exceed the memory; of the latter the text is ours, the engine just runs out of memory) or `pools`.
 
     Everything is per GPU, requests and slots per attention-DP worker. `terms` and `memory` are None when the
     arguments were refused; `sizing` is None whenever there is an error.
@@ -253,9 +253,8 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
     load_error = None
     try:
         weights = stage_weights(resolved, geometry)
-    except (Indivisible, Rejected) as refusal:
-        asserts = "AssertionError: " if isinstance(refusal, Indivisible) else ""
-        load_error = asserts + refusal.message
+    except Indivisible as refusal:
+        load_error = f"AssertionError: {refusal.message}"
         weights = (StageWeights((), ()),) * len(terms.stages)
         if measured is None:
             return Ledger(resolved, geometry, (), None, None, None, None, load_error, "load")

@@ -68,6 +68,7 @@ def terms_of(resolved: Resolved, geometry: Geometry) -> Terms:
             "Its sliding-window layers have a pool of their own, which is not modelled.",
             where=resolved.model.path,
         )
+    _check_expert_groups(v["tp_size"], v["ep_size"], v["moe_dp_size"])
     attn_tp = v["tp_size"] // v["attn_dp_size"] // v["attn_cp_size"]
     layout = _layout(geometry, v["pp_size"], resolved.env.get("SGLANG_PP_LAYER_PARTITION"))
     state = _state(resolved, geometry, attn_tp)
@@ -85,6 +86,18 @@ def terms_of(resolved: Resolved, geometry: Geometry) -> Terms:
         stages=stages,
         late_bytes=_late_bytes(resolved),
     )
+
+
+def _check_expert_groups(tp: int, ep: int, dp: int) -> None:
+    """The engine checks its process groups before it sizes anything."""
+    width = tp // ep // dp
+    if tp != ep * dp * width:
+        raise Rejected(
+            "ValueError: parallel topology is inconsistent (set by override_permanently):\n"
+            "tp_size == moe_ep_size * moe_dp_size * moe_tp_size\n"
+            f"  {tp} != {ep} * {dp} * {width} (= {ep * dp * width})",
+            stage="groups",
+        )
 
 
 @lru_cache(maxsize=256)

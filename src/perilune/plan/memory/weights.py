@@ -12,7 +12,7 @@ from perilune.plan.model.geometry import (
     geometry_of,
     resident_weights,
 )
-from perilune.plan.resolve.state import TRUE_WORDS, Rejected, Resolved
+from perilune.plan.resolve.state import TRUE_WORDS, Resolved
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class StageWeights:
 
 
 def stage_weights(resolved: Resolved, geometry: Geometry) -> tuple[StageWeights, ...]:
-    """The weights of every PP stage; raises Indivisible or Rejected where the engine could not split the model."""
+    """The weights of every PP stage; raises Indivisible where the engine could not split the model."""
     shape = shape_of(resolved)
     return _stages(geometry, shape, _draft_weights(resolved, shape))
 
@@ -50,11 +50,8 @@ def _stages(geometry: Geometry, shape: ParallelShape, draft: tuple[WeightGroup, 
 
 
 def shape_of(resolved: Resolved) -> ParallelShape:
-    """The parallel shape and loading choices of a resolved server; raises Rejected for impossible MoE groups."""
+    """The parallel shape and loading choices of a resolved server."""
     v, env = resolved.values, resolved.env
-    if v["tp_size"] % v["ep_size"]:
-        text = f"MoE groups cannot be built: EP {v['ep_size']} does not divide TP {v['tp_size']}."
-        raise Rejected(text, stage="load")
     attn_tp = v["tp_size"] // v["attn_dp_size"] // v["attn_cp_size"]
     shared = v["shared_experts_tp_size"]
     if shared is None and v["enable_shared_experts_attn_tp"]:
