@@ -78,6 +78,12 @@ def test_expert_groups_that_do_not_fit_are_refused_in_the_engines_words() -> Non
     ]
 
 
+@pytest.mark.parametrize("flag", ["--ep-size 0", "--attention-context-parallel-size 0"])
+def test_groups_of_zero_divide_by_zero_as_in_the_engine(flag: str) -> None:
+    plan = ledger(resolved(f"--tp-size 8 {flag}"), Measured(265.5, 72.8))
+    assert plan.error == "ZeroDivisionError: integer division or modulo by zero"
+
+
 def test_experts_that_cannot_be_split_stop_the_boot_but_not_the_sizing() -> None:
     flags, says = "--tp-size 6 --ep-size 6", "AssertionError: 896 is not divisible by 6"
     predicted = planned(flags, "mi355x")

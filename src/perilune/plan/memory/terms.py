@@ -68,7 +68,7 @@ def terms_of(resolved: Resolved, geometry: Geometry) -> Terms:
             "Its sliding-window layers have a pool of their own, which is not modelled.",
             where=resolved.model.path,
         )
-    _check_expert_groups(v["tp_size"], v["ep_size"], v["moe_dp_size"])
+    _check_groups(resolved)
     attn_tp = v["tp_size"] // v["attn_dp_size"] // v["attn_cp_size"]
     layout = _layout(geometry, v["pp_size"], resolved.env.get("SGLANG_PP_LAYER_PARTITION"))
     state = _state(resolved, geometry, attn_tp)
@@ -88,8 +88,12 @@ def terms_of(resolved: Resolved, geometry: Geometry) -> Terms:
     )
 
 
-def _check_expert_groups(tp: int, ep: int, dp: int) -> None:
+def _check_groups(resolved: Resolved) -> None:
     """The engine checks its process groups before it sizes anything."""
+    v = resolved.values
+    tp, ep, dp = v["tp_size"], v["ep_size"], v["moe_dp_size"]
+    if 0 in (ep, dp, v["attn_dp_size"], v["attn_cp_size"]):
+        raise Rejected("ZeroDivisionError: integer division or modulo by zero", stage="groups")
     width = tp // ep // dp
     if tp != ep * dp * width:
         raise Rejected(
