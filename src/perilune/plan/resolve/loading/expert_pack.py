@@ -59,9 +59,7 @@ def _layout(r: Resolution) -> Iterator[str]:
 
 def _graphs(r: Resolution) -> Iterator[str]:
     for phase in PHASES:
-        asked = ((r["cuda_graph_config"] or {}).get(phase) or {}).get(
-            "backend", r[f"cuda_graph_backend_{phase}"]
-        )
+        asked = ((r["cuda_graph_config"] or {}).get(phase) or {}).get("backend", r[f"cuda_graph_backend_{phase}"])
         if asked not in (None, DISABLED):
             yield f"expert_pack requires the {phase} CUDA graph backend to be disabled, got {asked!r}"
 

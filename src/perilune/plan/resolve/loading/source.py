@@ -20,9 +20,7 @@ def model_source(r: Resolution) -> None:
         if path.lower() in ("none", "dummy"):
             raise UnusableInput("A server without a model is not modelled.", where=where)
         if path.lower().endswith(".gguf") or _names_gguf(path):
-            raise UnusableInput(
-                "A GGUF checkpoint is not modelled.", where=where, fix="Give a safetensors checkpoint."
-            )
+            raise UnusableInput("A GGUF checkpoint is not modelled.", where=where, fix="Give a safetensors checkpoint.")
         if path.startswith("instance://"):
             raise UnusableInput("Weights taken from a running instance are not modelled.", where=where)
 
