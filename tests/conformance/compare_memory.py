@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from perilune.errors import UnusableInput
 from perilune.facts.models import Quantization
 from perilune.plan.memory import Ledger, Measured, ledger
 from perilune.plan.model.config import ModelConfig
@@ -75,9 +77,18 @@ def _with_kv_scheme(resolved: Resolved, case: Mapping[str, Any]) -> Resolved:
     return dataclasses.replace(resolved, model=model)
 
 
+NO_SUCH_GROUPS = re.compile(r"parallel shape: (EP|DCP|CP) \d+ does not divide TP \d+\.")
+"""A shape that the engine refuses when it builds its process groups, which the judge does not run.
+
+We refuse it before any figure, so there is nothing to compare with the judge's.
+"""
+
+
 def memory_differences(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[str]:
     """What differs between our ledger and the engine's verdict, one sentence each."""
     mine = our_ledger(case)
+    if isinstance(mine, UnusableInput) and NO_SUCH_GROUPS.fullmatch(str(mine)):
+        return []
     if isinstance(mine, Exception):
         return [f"we raise {type(mine).__name__}: {mine}"]
     if mine.ok != verdict["ok"]:
