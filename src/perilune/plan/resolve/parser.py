@@ -132,10 +132,15 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises instead of printing and leaving the process."""
+    """Raises instead of printing and leaving the process; lists choices alike on every Python."""
 
     def error(self, message: str) -> NoReturn:
         raise Rejected(message, "parse")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = ", ".join(map(repr, action.choices))
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {choices})")
 
 
 class _NoHelp:
@@ -143,6 +148,9 @@ class _NoHelp:
 
     def __init__(self, prog: str) -> None:
         self.prog = prog
+
+    def _set_color(self, *_: object, **__: object) -> None:
+        """Asked for from Python 3.14 on."""
 
     def _format_args(self, action: argparse.Action, default: str | None) -> str:
         return ""
