@@ -12,6 +12,8 @@ from perilune.plan.model.config import ModelConfig
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 32
+QUANTIZATION_ORIGIN = "perilune_read_from"
+"""Key that marks a quantization section which was not in the config itself but in a file beside it."""
 
 
 def load_config_file(path: str | Path) -> ModelConfig:
@@ -70,7 +72,8 @@ def _says_quantization(raw: Mapping[str, Any]) -> bool:
 
 def _modelopt(raw: object) -> dict[str, Any]:
     section = raw.get("quantization") if isinstance(raw, Mapping) else None
-    return {"quant_method": "modelopt", **section} if isinstance(section, Mapping) else {"quant_method": "modelopt"}
+    origin = {"quant_method": "modelopt", QUANTIZATION_ORIGIN: "hf_quant_config.json"}
+    return {**origin, **section} if isinstance(section, Mapping) else origin
 
 
 def _depth(value: object) -> int:

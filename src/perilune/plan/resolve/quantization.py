@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perilune.plan.model.config import ModelConfig
+from perilune.plan.model.reading import QUANTIZATION_ORIGIN
 from perilune.plan.resolve import machine
 from perilune.plan.resolve.state import Resolution
 
@@ -123,8 +124,9 @@ def effective_method(r: Resolution) -> str | None:
 
 
 def take_checkpoint_method(r: Resolution) -> str | None:
-    """Write the checkpoint's method into the arguments, unless one was chosen or ruled out with `unquant`."""
-    method = checkpoint_method(r.model) or None
+    """Write the config's own method into the arguments, unless one was chosen or ruled out with `unquant`."""
+    beside = QUANTIZATION_ORIGIN in (r.model.quantization_config or {})
+    method = None if beside else checkpoint_method(r.model) or None
     if r["quantization"] is None and r.written["quantization"] != "unquant" and method is not None:
         r.set("quantization", method, "The checkpoint is stored that way.")
     return method
