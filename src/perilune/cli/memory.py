@@ -100,7 +100,7 @@ def _print(
     measured: Measured | None,
 ) -> None:
     from perilune.cli.ledger_view import print_ledger, result_rows, verdict
-    from perilune.plan.rules import basic
+    from perilune.plan.rules import Subject, findings_of
 
     console = output.console()
     print_ledger(console, found, every_line=True)
@@ -113,8 +113,8 @@ def _print(
 
     isl, osl = demand or (None, None)
     asked = Workload(isl, osl, concurrency)
-    findings = [*basic.refused(server, found), *basic.concurrency(server, found, asked, measured)]
-    findings += basic.boot_warnings(found)
+    subject = Subject(server, found.resolved, found, asked, measured)
+    findings = [finding for finding in findings_of(subject) if finding.severity in ("error", "capacity")]
     if findings:
         from perilune.cli.findings_view import print_findings
 

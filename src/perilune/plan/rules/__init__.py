@@ -2,27 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perilune.plan.deployment import Pool, Workload
 from perilune.plan.memory import Ledger, Measured
-from perilune.plan.rules import basic
+from perilune.plan.rules import (
+    amd,
+    ascend,
+    backends,
+    capacity,
+    dcp,
+    engine,
+    environment,
+    fleet,
+    hicache,
+    images,
+    network,
+    pairing,
+    parallelism,
+    ports,
+    presets,
+    speculation,
+    state,
+    vision,
+)
+from perilune.plan.rules.composed import unpublished
 from perilune.plan.rules.corrections import Correction, correct
-from perilune.plan.rules.finding import Finding, by_severity
+from perilune.plan.rules.edits import Edit, apply_edits
+from perilune.plan.rules.finding import Finding, Where, by_severity
+from perilune.plan.rules.subject import Subject, subject_of
 from perilune.plan.server import Server
 
-__all__ = ["Correction", "Finding", "by_severity", "correct", "pool_findings"]
+__all__ = [
+    "FLEET_RULES",
+    "GROUPS",
+    "PAIR_RULES",
+    "Correction",
+    "Edit",
+    "Finding",
+    "Subject",
+    "Where",
+    "apply_edits",
+    "by_severity",
+    "correct",
+    "findings_of",
+    "fleet_findings",
+    "pair_findings",
+    "pool_findings",
+    "subject_of",
+]
+
+GROUPS = {
+    "What the engine refuses and changes": engine.RULES,
+    "Capacity": capacity.RULES,
+    "Parallelism": parallelism.RULES,
+    "Speculation": speculation.RULES,
+    "State pool": state.RULES,
+    "Attention and MoE backends": backends.RULES,
+    "DCP": dcp.RULES,
+    "HiCache": hicache.RULES,
+    "Vision": vision.RULES,
+    "Presets": presets.RULES,
+    "AMD": amd.RULES,
+    "Ascend": ascend.RULES,
+    "Network": network.RULES,
+    "Environment and spelling": environment.RULES,
+    "Images and releases": images.RULES,
+    "Ports": ports.RULES,
+    "Composed commands": (unpublished,),
+}
+PAIR_RULES = pairing.RULES
+FLEET_RULES = fleet.RULES
+
+
+def findings_of(subject: Subject) -> list[Finding]:
+    """Everything to say of one server, the worst first."""
+    rules = [one for group in GROUPS.values() for one in group if one.holds_for(subject.engine)]
+    return by_severity(finding for one in rules for finding in one(subject))
+
+
+def pair_findings(prefill: Subject, decode: Subject, router: Sequence[str] | None = None) -> list[Finding]:
+    """What only the two roles together show. `router` is the router's argument list, None when unknown."""
+    rules = [one for one in PAIR_RULES if one.holds_for(decode.engine)]
+    return by_severity(finding for one in rules for finding in one(prefill, decode, router))
+
+
+def fleet_findings(subjects: Sequence[Subject]) -> list[Finding]:
+    """What only several servers together show."""
+    return by_severity(finding for one in FLEET_RULES for finding in one(subjects))
 
 
 def pool_findings(
     pool: Pool, server: Server, found: Ledger, workload: Workload, measured: Measured | None = None
 ) -> list[Finding]:
-    """Everything to say of one pool: `server` is its head's command, `found` that command's ledger."""
-    rules = (
-        basic.refused(server, found),
-        basic.rewritten(server, found),
-        basic.request_limit(found),
-        basic.concurrency(server, found, workload, measured),
-        basic.boot_warnings(found),
-        basic.stale_environment(server),
-        basic.unpublished(pool),
+    """Everything to say of one composed pool: `server` is its head's command, `found` that command's ledger."""
+    return findings_of(
+        Subject(
+            server,
+            found.resolved,
+            found,
+            workload,
+            measured,
+            image=pool.image or None,
+            unpublished=pool.unpublished,
+            template=True,
+        )
     )
-    return by_severity([finding for rule in rules for finding in rule])

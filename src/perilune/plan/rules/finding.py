@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from perilune.plan.rules.edits import Edit
+
 Severity = Literal["error", "rewrite", "capacity", "advice"]
 ORDER: tuple[Severity, ...] = ("error", "rewrite", "capacity", "advice")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in the input; `line` counts from 1."""
+
+    file: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +25,8 @@ class Finding:
     """Severity `error` will not boot or answers wrong, `rewrite` is changed without a word,
     `capacity` boots but admits less than asked, `advice` is worth knowing.
 
-    `pool` is the role it concerns in a fleet of several; `flags` are the flags to look at; `fix` is what
-    to write instead, as flags where it can be.
+    `pool` is the role it concerns in a fleet of several; `flags` are the flags and variables to look at,
+    the one to point at first; `fix` is what to write instead in words, `edits` the same for a machine.
     """
 
     id: str
@@ -25,24 +36,32 @@ class Finding:
     flags: tuple[str, ...] = ()
     source: str = ""
     pool: str = ""
+    edits: tuple[Edit, ...] = ()
+    where: Where | None = None
 
     def on(self, pool: str) -> Finding:
         """The same finding, said of one pool of a fleet."""
         return replace(self, pool=pool)
+
+    def at(self, file: str, line: int) -> Finding:
+        """The same finding, placed in the input."""
+        return replace(self, where=Where(file, line))
 
     def to_json(self) -> dict[str, Any]:
         """The finding as plain data, in the order of the contract."""
         return {
             "id": self.id,
             "severity": self.severity,
-            "pool": self.pool or None,
+            "where": None if self.where is None else {"file": self.where.file, "line": self.where.line},
+            "pool": self.pool,
             "flags": list(self.flags),
             "message": self.message,
             "fix": self.fix,
             "source": self.source,
+            "edits": [edit.to_json() for edit in self.edits],
         }
 
 
-def by_severity(findings: list[Finding]) -> list[Finding]:
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
     """Findings with the worst first, otherwise in the order they were found."""
     return sorted(findings, key=lambda f: ORDER.index(f.severity))

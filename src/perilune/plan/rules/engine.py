@@ -1,0 +1,174 @@
+"""What the engine itself refuses and changes: read from the resolution and the ledger, never judged anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from perilune.errors import UnusableInput
+from perilune.facts.flags import Option, option_of
+from perilune.facts.history import JUDGED
+from perilune.plan.memory import Basis, Ledger
+from perilune.plan.memory.pools import GIB, size_pools
+from perilune.plan.resolve import resolve
+from perilune.plan.resolve.state import Rejected, Rewrite
+from perilune.plan.rules.corrections import correct
+from perilune.plan.rules.edits import Edit, apply_edits, remove, write
+from perilune.plan.rules.finding import Severity
+from perilune.plan.rules.known import known_refusal
+from perilune.plan.rules.rule import ENGINE, Says, rule
+from perilune.plan.rules.subject import Subject, settled
+
+LONGEST_ERROR = 400
+EXPLAINED_ELSEWHERE = frozenset({"dp_size", "enable_dp_attention", "attn_dp_size"})  # said by rules of their own
+
+
+@rule("engine-refuses", "error")
+def refused(s: Subject) -> Iterator[Says]:
+    """The engine does not start with this command: its own text, why, and the nearest command that starts."""
+    found = s.ledger
+    if found.boots:
+        return
+    error = found.error or found.allocation_error or ""
+    known = known_refusal(error)
+    command, _ = settled(s.server, s.engine)
+    better = correct(command, found)
+    severity, certainty = _certainty(s)
+    text = error[:LONGEST_ERROR].removesuffix(".").removeprefix("AssertionError: ").strip()
+    verdict = f"{certainty}{ENGINE} does not start with this command"
+    parts = [f"{verdict}: {text}." if text else f"{verdict}."]
+    parts += [_shortage(found)] if known and known.id == "memory-fraction-low" else []
+    parts += [known.why] if known else []
+    parts += found.resolved.warnings if found.error_stage == "parse" else ()
+    flags = known.flags if known else tuple(f.name for f in command.flags if f.name in error)
+    yield Says(
+        " ".join(parts),
+        "" if better else _advice(known.id if known else "", s),
+        tuple(sorted(flags, key=lambda flag: not s.wrote(flag))) or _unread(s),
+        better.changes if better else (),
+        known.id if known else "",
+        severity,
+        source=f"{ENGINE}, {found.error_stage or 'pools'} stage",
+    )
+
+
+def _unread(s: Subject) -> tuple[str, ...]:
+    """The flags the parser does not know."""
+    return tuple(flag.spelled for flag in s.server.flags if flag.option is None)
+
+
+def _certainty(s: Subject) -> tuple[Severity, str]:
+    """How sure the refusal is, and the words that say so."""
+    found, engine = s.ledger, "" if s.engine == JUDGED else f"(Judged by {JUDGED}, not {s.engine}.) "
+    if not s.shape_known:
+        return "advice", f"{engine}With {', '.join(s.unknown)} left out, for their values come later, "
+    if found.error_stage not in ("load", "pools") or found.memory is None or found.basis is not Basis.PREDICTED:
+        return "error", engine
+    if _lucky(found):
+        return "capacity", f"{engine}Predicted without a boot log, and within the error of the prediction: "
+    return "error", f"{engine}Predicted without a boot log: "
+
+
+def _lucky(found: Ledger) -> bool:
+    """Whether the server boots at the optimistic end of the prediction."""
+    memory, inputs = found.memory, found.inputs
+    if memory is None or inputs is None or memory.high is None or memory.high[1] <= 0:
+        return False
+    try:
+        size_pools(replace(inputs, before_gib=memory.high[0], free_gib=memory.high[1]))
+    except Rejected:
+        return False
+    return True
+
+
+def _shortage(found: Ledger) -> str:
+    memory, inputs = found.memory, found.inputs
+    if memory is None or inputs is None:
+        return ""
+    kept = inputs.before_gib * (1 - inputs.fraction)
+    left = inputs.free_gib - kept - inputs.mm_gib
+    return (
+        f"Weights leave {inputs.free_gib:.1f} GiB, a fraction of {inputs.fraction:g} keeps {kept:.1f} GiB of that: "
+        f"{left:.1f} GiB for the pools."
+    )
+
+
+def _advice(name: str, s: Subject) -> str:
+    """What helps where no known edit does; never the direction that makes it worse."""
+    if name == "memory-weights":
+        heaviest = s.ledger.weights_bytes / GIB
+        total = s["tp_size"] * s["pp_size"]
+        memory = s.ledger.memory
+        room = memory.before_gib * 0.9 if memory else 0
+        step = s.platform.gpus_per_node
+        enough = (n for n in range(-(-total // step) * step, 1025, step) if room and heaviest * total / n < room)
+        least = next(enough, None)
+        return f"Spread it over at least {least} GPUs, or lighten the checkpoint." if least else "Use more GPUs."
+    if name == "memory-fraction-low":
+        return "No fraction leaves room for the pools: use more GPUs per server. A lower fraction makes it worse."
+    return ""
+
+
+def _again(s: Subject, edits: tuple[Edit, ...]) -> object:
+    was = s.resolved
+    command = apply_edits(settled(s.server, s.engine)[0], edits)
+    try:
+        return resolve(command, was.platform, model=was.model, draft=was.draft)
+    except UnusableInput:
+        return None
+
+
+@rule("rewritten", "rewrite")
+def rewritten(s: Subject) -> Iterator[Says]:
+    """The engine changes a value that was written."""
+    if not s.parsed:
+        return
+    last = {r.field: r for r in s.resolved.rewrites if r.field in s.resolved.given}
+    for rewrite in last.values():
+        option = option_of(rewrite.field)
+        if rewrite.field in EXPLAINED_ELSEWHERE or option is None or _as_written(rewrite):
+            continue
+        flag = option.name
+        yield Says(
+            f"The engine changes {flag} from {_shown(rewrite.before)} to {_shown(rewrite.after)}: {rewrite.reason}",
+            flags=(flag,),
+            edits=_agreeing(s, option, rewrite),
+        )
+
+
+def _as_written(rewrite: Rewrite) -> bool:
+    """Whether only the form of the value changed."""
+    return str(rewrite.before).lower() == str(rewrite.after).lower()
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else str(value)[:80]
+
+
+def _agreeing(s: Subject, option: Option, rewrite: Rewrite) -> tuple[Edit, ...]:
+    """The edit after which the engine leaves the value alone, if it can be written."""
+    after = rewrite.after
+    if after in (None, False):
+        edits = remove(option.name)
+    elif isinstance(after, str | int | float) and not isinstance(after, bool):
+        edits = (write(option.name, after),)
+    else:
+        return ()
+    if not s.accepted:
+        return edits
+    resolved = _again(s, edits)
+    same = getattr(resolved, "accepted", False) and resolved[rewrite.field] == after  # type: ignore[index]
+    return edits if same else ()
+
+
+@rule("boot-warning", "capacity")
+def boot_warnings(s: Subject) -> Iterator[Says]:
+    """What the engine prints while it sizes its pools."""
+    said = ("max_running_requests is capped to", "max_running_requests was reduced", "Only ", "The pools take ")
+    for text in s.ledger.warnings if s.ledger.boots else ():
+        if not text.startswith(said):  # those are `admits-less` and `memory-headroom`
+            yield Says(text, flags=("--max-total-tokens",))
+
+
+RULES = (refused, rewritten, boot_warnings)

@@ -1,0 +1,178 @@
+"""Variables and values as text: unexpanded, unfilled, misspelled, renamed, or of another platform."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+
+from perilune.facts.flags import environment, renames
+from perilune.facts.rule_names import rule_names
+from perilune.plan.commandline.secrets import is_secret_name
+from perilune.plan.rules.edits import Edit, write
+from perilune.plan.rules.releases import lacks_flag, lacks_variable, renaming, still_reads
+from perilune.plan.rules.rule import ENGINE, Says, rule
+from perilune.plan.rules.subject import Subject
+
+_SHELL_NAME = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*|\$\(\s*[a-z]|`")  # not $(NAME), which Kubernetes expands
+KINDS = {"cuda": "NVIDIA", "hip": "AMD", "npu": "Ascend"}
+CLOSE = 0.86
+
+
+def _texts(s: Subject) -> Iterator[tuple[str, str]]:
+    """Everything written, as (flag or variable, its text)."""
+    for name, value in s.server.env if not s.server.container else s.env.items():
+        yield name, value
+    for flag in s.server.flags:
+        for value in flag.values:
+            yield flag.name, value
+
+
+@rule("env-unexpanded", "error", "SemiAnalysisAI/InferenceX pull request 2354")
+def unexpanded(s: Subject) -> Iterator[Says]:
+    """A `$NAME` that no shell expands reaches the server as it stands."""
+    if s.expands:
+        return
+    for name, value in _texts(s):
+        if _SHELL_NAME.search(value) and not is_secret_name(name):
+            yield Says(
+                f"{name} holds {value[:60]!r}, which no shell expands here: the server gets these very characters.",
+                "Write the value, or start the server through a shell.",
+                (name,),
+            )
+
+
+@cache
+def _placeholders() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(one.pattern), one.what) for one in rule_names().placeholders)
+
+
+@rule("env-placeholder", "error", "sgl-project/sglang issue 22840")
+def placeholder(s: Subject) -> Iterator[Says]:
+    """A placeholder was left where a value belongs."""
+    if s.template:
+        return
+    for name, value in _texts(s):
+        for pattern, what in _placeholders():
+            found = pattern.search(value)
+            if found is not None and not value.lstrip().startswith("{" + '"'):
+                yield Says(f"{name} still holds {found[0][:60]}, {what}.", "Write your own value.", (name,))
+                break
+
+
+@rule("env-renamed", "advice", f"{ENGINE} sources, renames over time")
+def renamed(s: Subject) -> Iterator[Says]:
+    """A variable that this release no longer reads, though recipes and scripts still set it."""
+    known = {rename.old: rename for rename in renames().environment}
+    for name in s.env:
+        rename = known.get(name)
+        if rename is None or still_reads(s.engine, name):
+            continue
+        gone = rename.status == "gone"
+        yield Says(
+            f"{ENGINE} does not read {name}." if gone else f"{name} is deprecated.",
+            f"Use {rename.to} instead." if rename.to else "Leave it out.",
+            (name,),
+            _moved(s, name, rename.to),
+            source=rename.source,
+        )
+
+
+def _moved(s: Subject, name: str, to: str) -> tuple[Edit, ...]:
+    gone = Edit("unset-env", name)
+    if not to:
+        return (gone,)
+    if not to.startswith("--"):
+        return (gone, *(() if to in s.env else (Edit("env", to, s.env[name]),)))
+    flag, _, value = to.partition(" ")
+    if s.wrote(flag) or not s.on_env(name):
+        return (gone,)
+    return (gone, write(flag, value or None))
+
+
+@rule("env-unknown", "advice", f"{ENGINE} sources")
+def misspelled(s: Subject) -> Iterator[Says]:
+    """A variable that nothing reads, close to one that is read."""
+    names = rule_names()
+    for name in s.env:
+        closed = name.startswith(names.closed_families)
+        if name in environment() or not (closed or name.startswith(names.open_families)) or _is_renamed(name):
+            continue
+        family = name.partition("_")[0] + "_"
+        near = get_close_matches(name, [known for known in environment() if known.startswith(family)], 1, CLOSE)
+        if not near and (not closed or family != "SGLANG_"):
+            continue
+        value = "" if is_secret_name(name) else s.env[name]
+        edits = (Edit("unset-env", name), Edit("env", near[0], value)) if near and near[0] not in s.env else ()
+        yield Says(
+            f"{ENGINE} does not read {name}" + (f"; the closest name it reads is {near[0]}." if near else "."),
+            flags=(name,),
+            edits=edits,
+            fix=f"Use {near[0]}." if near else "Leave it out.",
+        )
+
+
+@cache
+def _renamed_names() -> frozenset[str]:
+    return frozenset(rename.old for rename in renames().environment)
+
+
+def _is_renamed(name: str) -> bool:
+    return name in _renamed_names()
+
+
+@rule("env-inert", "advice", "names by platform")
+def inert(s: Subject) -> Iterator[Says]:
+    """A variable of another kind of accelerator."""
+    for name in s.env:
+        one = next((v for v in rule_names().platform_variables if name.startswith(v.prefix)), None)
+        if one is not None and one.kind != s.platform.kind:
+            yield Says(
+                f"{name} does something on {KINDS[one.kind]} only; this is {s.platform.label}.",
+                "Leave it out.",
+                (name,),
+                (Edit("unset-env", name),),
+                source=one.source,
+            )
+
+
+@rule("version-flag", "error", "wheels of SGLang 0.5.17 to 0.5.23 compared")
+def newer_flag(s: Subject) -> Iterator[Says]:
+    """A flag that came with a later release than the one asked about."""
+    for flag in s.server.flags:
+        first = lacks_flag(s.engine, flag.name)
+        if first is not None:
+            yield Says(
+                f"SGLang {s.engine} does not know {flag.spelled}, which came with {first}.",
+                flags=(flag.name,),
+                edits=(Edit("unset", flag.name),),
+            )
+
+
+@rule("version-variable", "advice", "wheels of SGLang 0.5.17 to 0.5.23 compared")
+def newer_variable(s: Subject) -> Iterator[Says]:
+    """A variable that came with a later release than the one asked about."""
+    for name in s.env:
+        first = lacks_variable(s.engine, name)
+        if first is not None:
+            yield Says(f"SGLang {s.engine} does not read {name}, which came with {first}.", "Leave it out.", (name,))
+
+
+@rule("flag-renamed", "advice", "renames over time")
+def deprecated(s: Subject) -> Iterator[Says]:
+    """A flag or value in an old spelling that still works."""
+    if not s.parsed:
+        return
+    for flag in s.server.flags:
+        rename = next((r for r in renames().flags if r.old == flag.spelled and r.status == "deprecated"), None)
+        if rename is not None and flag.option is not None:
+            yield Says(
+                f"{flag.spelled} is deprecated; it is {rename.to} now.",
+                flags=(flag.name,),
+                edits=renaming(rename, flag.spelled) if " " in rename.to or not flag.values else (),
+                source=rename.source,
+            )
+
+
+RULES = (unexpanded, placeholder, renamed, misspelled, inert, newer_flag, newer_variable, deprecated)

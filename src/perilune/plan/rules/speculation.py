@@ -1,0 +1,182 @@
+"""Speculative decoding beyond what the engine refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perilune.plan.resolve.state import Resolved
+from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.known import ATTENTION, SPECULATION
+from perilune.plan.rules.rule import PAGE, Says, rule
+from perilune.plan.rules.subject import Subject
+
+EAGLE_FAMILY = ("EAGLE", "EAGLE3", "NEXTN")
+CORRUPTED = ("Qwen3NextForCausalLM", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5ForConditionalGeneration")
+
+
+@rule("spec-48", "rewrite")
+def request_limit(s: Subject) -> Iterator[Says]:
+    """Speculation without --max-running-requests limits the server to 48 requests."""
+    if not s.accepted or not s.speculates or "max_running_requests" in s.resolved.given:
+        return
+    if "--max-running-requests" in s.unknown:
+        return
+    asked = s.workload.concurrency
+    yield Says(
+        f"Speculation without --max-running-requests limits the server to {s['max_running_requests']} requests.",
+        "" if asked else "Write --max-running-requests for the concurrency you want.",
+        ("--max-running-requests",),
+        (write("--max-running-requests", asked),) if asked else (),
+    )
+
+
+@rule("spec-dflash-hooks", "error", "Kimi-K3 model code of SGLang 0.5.17 to 0.5.23", until="0.5.21")
+def dflash_hooks(s: Subject) -> Iterator[Says]:
+    """The Kimi-K3 model gives DFLASH the layers it reads from 0.5.21 on only."""
+    if s.parsed and s.is_k3 and s["speculative_algorithm"] == "DFLASH":
+        yield Says(
+            f"SGLang {s.engine} has no DFLASH hooks in the Kimi-K3 model; it knows DSPARK or none.",
+            flags=("--speculative-algorithm",),
+            edits=(
+                write("--speculative-algorithm", "DSPARK"),
+                write("--speculative-draft-model-path", "RadixArk/Kimi-K3-DSpark"),
+                *remove("--speculative-dflash-block-size", "--speculative-num-draft-tokens"),
+            ),
+        )
+
+
+@rule("spec-pipeline-prefill", "error", "speculation checks of SGLang 0.5.17 to 0.5.23", until="0.5.21")
+def pipeline_prefill(s: Subject) -> Iterator[Says]:
+    """DSPARK beside pipeline stages, on a PD prefill server too, is refused before 0.5.21."""
+    if s.parsed and s.role == "prefill" and s["speculative_algorithm"] == "DSPARK" and s["pp_size"] > 1:
+        yield Says(
+            f"SGLang {s.engine} refuses DSPARK with --pp-size {s['pp_size']}, also on a prefill server.",
+            flags=("--speculative-algorithm", "--pp-size"),
+            edits=remove(*(flag for flag in SPECULATION if s.wrote(flag))),
+        )
+
+
+@rule("spec-dflash-platform", "advice", PAGE)
+def dflash_platform(s: Subject) -> Iterator[Says]:
+    """DFLASH with Kimi-K3 was validated on Blackwell only."""
+    if s.accepted and s.is_k3 and s["speculative_algorithm"] == "DFLASH" and s.platform.family != "blackwell":
+        yield Says(
+            f"DFLASH was validated on Blackwell, not on {s.platform.label}.",
+            "Use DSPARK.",
+            ("--speculative-algorithm",),
+        )
+
+
+@rule("spec-ragged-table", "rewrite", PAGE)
+def ragged_table(s: Subject) -> Iterator[Says]:
+    """The compact verify layout without a table of step times still verifies at full width."""
+    mode = s.env.get("SGLANG_RAGGED_VERIFY_MODE", "")
+    if mode.lower() == "compact" and s.speculates and not s.wrote("--speculative-dspark-sps-table-path"):
+        yield Says(
+            "SGLANG_RAGGED_VERIFY_MODE=compact without --speculative-dspark-sps-table-path changes nothing: "
+            "every step verifies at full width.",
+            flags=("SGLANG_RAGGED_VERIFY_MODE",),
+            edits=(Edit("unset-env", "SGLANG_RAGGED_VERIFY_MODE"),),
+        )
+
+
+@rule("spec-state-16bit", "advice", PAGE)
+def state_16bit(s: Subject) -> Iterator[Says]:
+    """With a 16-bit state, KDA verification leaves the fused kernel for Triton."""
+    if s.accepted and s.is_k3 and s.speculates and s["mamba_ssm_dtype"] in ("bfloat16", "float16") and not s.template:
+        yield Says(
+            f"With --mamba-ssm-dtype {s['mamba_ssm_dtype']} KDA verification runs on Triton, not the fused kernel: "
+            "more requests, slower steps.",
+            flags=("--mamba-ssm-dtype",),
+        )
+
+
+@rule("spec-draft-attention", "advice", PAGE)
+def draft_attention(s: Subject) -> Iterator[Says]:
+    """On NVIDIA the draft's attention backend is best left to the engine."""
+    flag = "--speculative-draft-attention-backend"
+    if s.wrote(flag) and s.accepted and s["speculative_algorithm"] == "DSPARK" and s.platform.kind == "cuda":
+        yield Says(
+            f"{flag} {s.value(flag)} may cost a host synchronisation every step; unset, the engine picks its own.",
+            flags=(flag,),
+            edits=remove(flag),
+        )
+
+
+@rule("spec-simulated", "advice", PAGE)
+def simulated(s: Subject) -> Iterator[Says]:
+    """Simulated acceptance takes draft tokens that the model never agreed to: for measuring only."""
+    if "SGLANG_SIMULATE_ACC_LEN" in s.env:
+        yield Says(
+            "SGLANG_SIMULATE_ACC_LEN accepts drafts without asking the model: the answers are wrong and the speed "
+            "is not yours.",
+            flags=("SGLANG_SIMULATE_ACC_LEN",),
+            edits=(Edit("unset-env", "SGLANG_SIMULATE_ACC_LEN"),),
+        )
+
+
+@rule("spec-pd-limit", "advice", PAGE)
+def pd_limit(s: Subject) -> Iterator[Says]:
+    """In a PD pair, speculation for N requests wants a limit of 2N on both roles."""
+    asked, limit = s.workload.concurrency, s["max_running_requests"]
+    if not s.accepted or not s.speculates or s.role == "unified" or not asked or not limit or limit >= 2 * asked:
+        return
+    if "max_running_requests" in s.resolved.given:
+        yield Says(
+            f"For {asked} requests a PD role with speculation wants --max-running-requests {2 * asked}, not {limit}: "
+            "requests in transfer count too.",
+            flags=("--max-running-requests",),
+            edits=(write("--max-running-requests", 2 * asked),),
+        )
+
+
+@rule("spec-changes-attention", "rewrite")
+def changes_attention(s: Subject) -> Iterator[Says]:
+    """Speculation makes the engine choose another attention backend or page size than without it."""
+    written = any(s.wrote(flag) for flag in (*ATTENTION, "--page-size"))
+    if not s.accepted or not s.speculates or written or s.is_k3:
+        return
+    plain: Resolved = s.again(remove(*SPECULATION)).resolved
+    fields = ("attention_backend", "page_size")
+    changed = [f"{field} {plain[field]} -> {s[field]}" for field in fields if plain[field] != s[field]]
+    if plain.accepted and changed:
+        yield Says(
+            f"Adding {s['speculative_algorithm']} changes {' and '.join(changed)}.",
+            "Write --attention-backend and --page-size to keep your own choice.",
+            ("--speculative-algorithm",),
+        )
+
+
+@rule("spec-snapshot-loops", "advice", "sgl-project/sglang issue 36537 (open)")
+def snapshot_loops(s: Subject) -> Iterator[Says]:
+    """Looping outputs were reported for this model family with a chained draft and snapshots of the state."""
+    if not s.accepted or s["speculative_algorithm"] not in EAGLE_FAMILY or s["disable_radix_cache"]:
+        return
+    if s.resolved.model.architecture not in CORRUPTED or s["mamba_radix_cache_strategy"] != "extra_buffer":
+        return
+    pd = s.role != "unified"
+    edits = () if pd else (write("--mamba-radix-cache-strategy", "extra_buffer_lazy"),)
+    yield Says(
+        "Outputs that loop once the KV pool is 60 % full are reported for this model with "
+        f"{s['speculative_algorithm']} and extra_buffer; extra_buffer_lazy had none.",
+        "extra_buffer_lazy is not possible under PD: watch the accept length, or turn the radix cache off."
+        if pd
+        else "",
+        ("--mamba-radix-cache-strategy", "--speculative-algorithm"),
+        edits,
+    )
+
+
+RULES = (
+    request_limit,
+    dflash_hooks,
+    pipeline_prefill,
+    dflash_platform,
+    ragged_table,
+    state_16bit,
+    draft_attention,
+    simulated,
+    pd_limit,
+    changes_attention,
+    snapshot_loops,
+)

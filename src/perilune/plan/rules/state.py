@@ -1,0 +1,66 @@
+"""The pool of recurrent states: strategies that do nothing, or fail where the arguments are not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perilune.plan.rules.edits import remove
+from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
+from perilune.plan.rules.subject import Subject
+
+STRATEGY = "--mamba-radix-cache-strategy"
+
+
+@rule("state-strategy-inert", "rewrite")
+def inert_strategy(s: Subject) -> Iterator[Says]:
+    """Without a radix cache, as on a PD decode server, a strategy for its states does nothing."""
+    if not s.accepted or not s.wrote(STRATEGY) or not s["disable_radix_cache"]:
+        return
+    why = "A PD decode server keeps no prefix cache" if s.role == "decode" else "The radix cache is off"
+    yield Says(
+        f"{why}, so {STRATEGY} {s.value(STRATEGY)} does nothing: a request holds one state slot.",
+        flags=(STRATEGY,),
+        edits=remove(STRATEGY),
+    )
+
+
+@rule("state-page-one", "error", f"{ENGINE}, MambaRadixCache")
+def page_one(s: Subject) -> Iterator[Says]:
+    """Without snapshots the state-aware radix tree needs pages of one token; Ascend resolves to 128."""
+    if not s.accepted or s["disable_radix_cache"] or s["mamba_radix_cache_strategy"] != "no_buffer":
+        return
+    inputs, page = s.ledger.inputs, s["page_size"]
+    if inputs is None or not inputs.hybrid or not page or page == 1:
+        return
+    yield Says(
+        f"no_buffer needs pages of one token, and the page size resolves to {page}: the prefix cache stops the server.",
+        "" if s.wrote(STRATEGY) else "Write --disable-radix-cache, or a platform where extra_buffer works.",
+        (STRATEGY, "--page-size"),
+        remove(STRATEGY) if s.wrote(STRATEGY) else (),
+    )
+
+
+@rule("state-skip-lock", "advice", PAGE)
+def skip_lock(s: Subject) -> Iterator[Says]:
+    """SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK saves a slot per request and is experimental."""
+    if s.on_env("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK"):
+        yield Says(
+            "SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK=1 is experimental, under validation.",
+            flags=("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK",),
+        )
+
+
+@rule("pd-decode-radix-cost", "advice", PAGE)
+def decode_radix_cost(s: Subject) -> Iterator[Says]:
+    """A prefix cache on a PD decode server costs the slots per request of a unified server."""
+    inputs = s.ledger.inputs
+    if not s.accepted or not s.wrote("--disaggregation-decode-enable-radix-cache") or inputs is None:
+        return
+    if inputs.hybrid and inputs.slots_per_request > 1:
+        yield Says(
+            f"With a prefix cache on decode a request holds {inputs.slots_per_request} state slots, not 1.",
+            flags=("--disaggregation-decode-enable-radix-cache",),
+        )
+
+
+RULES = (inert_strategy, page_one, skip_lock, decode_radix_cost)

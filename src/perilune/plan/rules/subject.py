@@ -1,0 +1,175 @@
+"""What a rule looks at: one server with everything that follows from its command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from perilune.facts.hardware import Platform
+from perilune.facts.history import JUDGED
+from perilune.plan.commandline.occurrences import Occurrence
+from perilune.plan.deployment import Unknown, Workload
+from perilune.plan.memory import Basis, Ledger, Measured, ledger
+from perilune.plan.model.config import ModelConfig, known_config
+from perilune.plan.resolve import DEFAULT_MODEL, resolve
+from perilune.plan.resolve.state import Resolved
+from perilune.plan.rules.edits import Edit, apply_edits
+from perilune.plan.rules.releases import translated
+from perilune.plan.server import Server
+
+ANY_LOAD = Workload()
+_LATER = re.compile(r"\$|\{\{|<[^<>]*>")  # a value that stands for another one
+_NUMBERS = frozenset({"int", "float", "human_readable_int", "json", "json_list", "graph_backend", "graph_config"})
+_NAMES_A_FILE = frozenset({"--model-path", "--speculative-draft-model-path", "--config"})
+_SHAPES = frozenset({"--tp-size", "--pp-size", "--attn-dp-size", "--ep-size", "--dcp-size", "--model-path", "--config"})
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One server as written, resolved and sized.
+
+    `engine` is the SGLang release asked about; the verdict is always that of the release that is modelled.
+    `expands` says that a shell reads the command before the server does, so that `$NAME` is a value.
+    `unknown` names the flags whose values stand for others; they were left out of the resolution.
+    `template` is set for composed commands, whose placeholders are meant to be filled in.
+    """
+
+    server: Server
+    resolved: Resolved
+    ledger: Ledger
+    workload: Workload = ANY_LOAD
+    measured: Measured | None = None
+    engine: str = JUDGED
+    image: str | None = None
+    expands: bool = False
+    unknown: tuple[str, ...] = ()
+    unpublished: tuple[Unknown, ...] = ()
+    template: bool = False
+
+    def __getitem__(self, field: str) -> Any:
+        return self.resolved[field]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables the server sees."""
+        return dict(self.server.environment)
+
+    @property
+    def platform(self) -> Platform:
+        """Where it runs."""
+        return self.resolved.platform
+
+    @property
+    def parsed(self) -> bool:
+        """Whether the engine's parser took the command, so that resolved values mean something."""
+        return self.resolved.stage != "parse"
+
+    @property
+    def accepted(self) -> bool:
+        """Whether resolution ran to its end: only then are all values final."""
+        return self.resolved.accepted
+
+    @property
+    def shape_known(self) -> bool:
+        """Whether every flag that decides the size of the server has a value."""
+        return not _SHAPES.intersection(self.unknown)
+
+    @property
+    def role(self) -> str:
+        """`unified`, `prefill` or `decode`."""
+        mode = str(self["disaggregation_mode"])
+        return "unified" if mode == "null" else mode
+
+    @property
+    def several_nodes(self) -> bool:
+        """Whether one server spans nodes."""
+        return int(self["nnodes"] or 1) > 1 or "--nnodes" in self.unknown
+
+    @property
+    def speculates(self) -> bool:
+        """Whether a speculative algorithm is on."""
+        return self["speculative_algorithm"] is not None
+
+    @property
+    def is_k3(self) -> bool:
+        """Whether the model is Kimi-K3, in any checkpoint."""
+        return self.resolved.model.architecture == "KimiK3ForConditionalGeneration"
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Canonical names of every flag written, whatever its value."""
+        return frozenset(flag.name for flag in self.server.flags)
+
+    def wrote(self, flag: str) -> bool:
+        """Whether the option that `flag` names is written."""
+        return flag in self.written
+
+    def value(self, flag: str) -> str | None:
+        """The value as written."""
+        return self.server.value(flag)
+
+    def on_env(self, name: str) -> bool:
+        """Whether a switch of the environment is on."""
+        return self.env.get(name, "").strip().lower() in ("1", "true", "yes", "y", "on")
+
+    def again(self, edits: Iterable[Edit]) -> Ledger:
+        """The ledger after edits, on the same machine."""
+        return sized(apply_edits(settled(self.server, self.engine)[0], edits), self.ledger)
+
+    def first(self, *flags: str) -> str:
+        """The first of `flags` that is written, else the first."""
+        return next((flag for flag in flags if self.wrote(flag)), flags[0])
+
+
+def subject_of(
+    server: Server,
+    platform: Platform,
+    *,
+    workload: Workload = ANY_LOAD,
+    measured: Measured | None = None,
+    engine: str = JUDGED,
+    image: str | None = None,
+    model: ModelConfig | None = None,
+    draft: ModelConfig | None = None,
+    expands: bool = False,
+) -> Subject:
+    """Resolve and size a server for the rules; raises UnusableInput where `resolve` does.
+
+    Values that nobody can know before the start are left out of the resolution; a model named so, or not
+    at all, is taken to be Kimi-K3.
+    """
+    known, unknown = settled(server, engine)
+    if model is None and ("--model-path" in unknown or not known.has("--model-path")):
+        model = known_config(DEFAULT_MODEL) if not known.argv or known.argv[0].startswith("-") else None
+    resolved = resolve(known, platform, model=model, draft=draft)
+    found = ledger(resolved, measured)
+    return Subject(server, resolved, found, workload, measured, engine, image or server.image, expands, unknown=unknown)
+
+
+def settled(server: Server, engine: str) -> tuple[Server, tuple[str, ...]]:
+    """The command with old spellings of `engine` as today's, without the flags of unknown value, and their names."""
+    server = translated(server, engine)
+    later = [flag for flag in server.flags if _stands_for_another(flag)]
+    for flag in later:
+        server = server.unset(flag.name)
+    return server, tuple(dict.fromkeys(flag.name for flag in later))
+
+
+def _stands_for_another(flag: Occurrence) -> bool:
+    option = flag.option
+    if option is None or not any(_LATER.search(value) for value in flag.values):
+        return False
+    return bool(option.type in _NUMBERS or option.choices or option.name in _NAMES_A_FILE)
+
+
+def sized(server: Server, like: Ledger) -> Ledger:
+    """The ledger of another command, on the machine and with the boot-log figures of `like`."""
+    was, memory = like.resolved, like.memory
+    measured = None
+    if memory is not None and memory.basis is Basis.EXACT:
+        measured = Measured(memory.before_gib, memory.free_gib)
+    unread = was.stage == "parse" and server.has("--model-path")  # the parser stopped before the model was looked up
+    return ledger(resolve(server, was.platform, model=None if unread else was.model, draft=was.draft), measured)
