@@ -230,6 +230,7 @@ def test_lint_prints_findings_and_json_keeps_the_planners_contract(perilune: Per
     document = json.loads(perilune("lint docs/lint.mdx --json").out)
     keys = ["path", "line", *Finding("id", "error", "message").to_json()]
     assert [list(finding) for finding in document["findings"]] == [keys] * 3
+    assert document["findings"][0]["where"] == {"file": "docs/lint.mdx", "line": 6}
     assert (document["fixed"], document["unusable"]) == ([], [])
 
 

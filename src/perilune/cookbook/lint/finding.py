@@ -23,7 +23,7 @@ class PageFinding:
 
     def to_json(self, path: str) -> dict[str, Any]:
         """The finding as plain data: the planner's contract, with the path and the line in front."""
-        return {"path": path, "line": self.line, **self.finding.to_json()}
+        return {"path": path, "line": self.line, **self.finding.at(path, self.line).to_json()}
 
 
 def at(
