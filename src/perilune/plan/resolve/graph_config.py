@@ -6,9 +6,11 @@ Source: SGLang 0.5.23 `model_executor/cuda_graph_config.py` and `arg_groups/cuda
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from functools import cache, lru_cache
 from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from perilune.errors import UnusableInput
 
@@ -23,8 +25,7 @@ MAX_SIZES: Final = 1 << 17
 """More capture sizes than this are refused: the lists would not fit, here or in the engine."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseGraph:
+class PhaseGraph(msgspec.Struct, frozen=True):
     """One phase. Decode sizes count requests, prefill sizes count tokens of a forward pass."""
 
     backend: str
@@ -37,7 +38,7 @@ class PhaseGraph:
 
     def changed_from(self, default: PhaseGraph) -> dict[str, Any]:
         """The settings that differ from `default`, by name."""
-        mine = ((f.name, getattr(self, f.name)) for f in fields(self))
+        mine = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in mine
@@ -45,14 +46,13 @@ class PhaseGraph:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class GraphConfig:
+class GraphConfig(msgspec.Struct, frozen=True):
     """Both phases, and which settings the user fixed (`locked`, as (phase, setting) pairs)."""
 
     decode: PhaseGraph
     prefill: PhaseGraph
-    prefill_default: str = field(compare=False, default=DISABLED)
-    locked: frozenset[tuple[str, str]] = field(compare=False, default=frozenset())
+    prefill_default: str = DISABLED
+    locked: frozenset[tuple[str, str]] = frozenset()
 
     def with_phase(self, phase: Phase, **changes: Any) -> GraphConfig:
         """A copy with some settings of one phase changed."""

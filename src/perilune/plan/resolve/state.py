@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from perilune.facts.hardware import Platform
 from perilune.plan.model.config import ModelConfig
 
@@ -35,8 +37,7 @@ class Rejected(Exception):  # noqa: N818 - a verdict of the engine, not a fault 
         self.stage = stage
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(msgspec.Struct, frozen=True):
     """One value that the engine changes or fills in. `before` is what was written or the default."""
 
     field: str
