@@ -98,9 +98,9 @@ def kernel_platform(s: Subject) -> Iterator[Says]:
         written = s.value(flag)
         if written in values and s.platform.family != "blackwell":
             names = (flag, RUNNER) if flag == A2A and s.value(RUNNER) == "deep_gemm" else (flag,)
-            yield Says(
-                f"{flag} {written} needs SM100 or SM103; this is {s.platform.label}.", flags=names, edits=remove(*names)
-            )
+            better = (write(RUNNER, "marlin"),) if flag == RUNNER and s.platform.family == "hopper" else remove(*names)
+            said = f"{flag} {written} needs SM100 or SM103; this is {s.platform.label}."
+            yield Says(said, flags=names, edits=better)
     if s.value(RUNNER) == "marlin" and s.platform.kind == "npu":
         yield Says(f"Marlin is a CUDA kernel; this is {s.platform.label}.", flags=(RUNNER,), edits=remove(RUNNER))
 

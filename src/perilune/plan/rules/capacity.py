@@ -40,10 +40,10 @@ def admits_less(s: Subject) -> Iterator[Says]:
     detail = ""
     if binds == "state" and sizing.slots is not None:
         detail = f" ({sizing.slots} slots a worker, {inputs.slots_per_request} per request)"
-    of_length = f" of {length:,} tokens" if length else ""
+    each = f" of {length:,} tokens each" if length else ""
     fix, edits = _advice(s, Demand(asked, length or 1))
     yield Says(
-        f"{asked} requests{of_length} are asked for, {admitted} run at once: {BINDS[binds]} binds{detail}.",
+        f"{asked} requests are asked for, {admitted}{each} run at once: {BINDS[binds]} binds{detail}.",
         fix,
         tuple(sorted(SPLIT_FLAGS, key=lambda flag: not s.wrote(flag))),
         edits,

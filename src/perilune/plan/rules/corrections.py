@@ -28,7 +28,7 @@ def correct(server: Server, found: Ledger) -> Correction | None:
     start, edits, tried = server, list[str](), set[str]()
     while not found.boots and len(edits) < MOST_EDITS:
         error = found.error or found.allocation_error or ""
-        known = next((k for k in KNOWN if k.remedy and k.says not in tried and k.error.search(error)), None)
+        known = next((k for k in KNOWN if k.remedy and k.says not in tried and k.answers(error, found)), None)
         if known is None or known.remedy is None:
             return None
         tried.add(known.says)

@@ -16,7 +16,7 @@ from perilune.plan.resolve.state import Rejected, Rewrite
 from perilune.plan.rules.corrections import correct
 from perilune.plan.rules.edits import Edit, apply_edits, remove, write
 from perilune.plan.rules.finding import Severity
-from perilune.plan.rules.known import known_refusal
+from perilune.plan.rules.known import Known, known_refusal
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject, settled
 
@@ -31,7 +31,7 @@ def refused(s: Subject) -> Iterator[Says]:
     if found.boots:
         return
     error = found.error or found.allocation_error or ""
-    known = known_refusal(error)
+    known = known_refusal(error, found)
     command, _ = settled(s.server, s.engine)
     better = correct(command, found)
     severity, certainty = _certainty(s)
@@ -44,7 +44,7 @@ def refused(s: Subject) -> Iterator[Says]:
     flags = known.flags if known else tuple(f.name for f in command.flags if f.name in error)
     yield Says(
         " ".join(parts),
-        "" if better else _advice(known.id if known else "", s),
+        "" if better else _advice(known, s),
         tuple(sorted(flags, key=lambda flag: not s.wrote(flag))) or _unread(s),
         better.changes if better else (),
         known.id if known else "",
@@ -94,8 +94,9 @@ def _shortage(found: Ledger) -> str:
     )
 
 
-def _advice(name: str, s: Subject) -> str:
+def _advice(known: Known | None, s: Subject) -> str:
     """What helps where no known edit does; never the direction that makes it worse."""
+    name = known.id if known else ""
     if name == "memory-weights":
         heaviest = s.ledger.weights_bytes / GIB
         total = s["tp_size"] * s["pp_size"]
@@ -107,7 +108,9 @@ def _advice(name: str, s: Subject) -> str:
         return f"Spread it over at least {least} GPUs, or lighten the checkpoint." if least else "Use more GPUs."
     if name == "memory-fraction-low":
         return "No fraction leaves room for the pools: use more GPUs per server. A lower fraction makes it worse."
-    return ""
+    if known is None or not known.says:
+        return "Change what the text names."
+    return f"{known.says[:1].upper()}{known.says[1:]}."
 
 
 def _again(s: Subject, edits: tuple[Edit, ...]) -> object:
@@ -168,7 +171,7 @@ def boot_warnings(s: Subject) -> Iterator[Says]:
     said = ("max_running_requests is capped to", "max_running_requests was reduced", "Only ", "The pools take ")
     for text in s.ledger.warnings if s.ledger.boots else ():
         if not text.startswith(said):  # those are `admits-less` and `memory-headroom`
-            yield Says(text, flags=("--max-total-tokens",))
+            yield Says(text, flags=("--max-total-tokens",), edits=remove("--max-total-tokens"))
 
 
 RULES = (refused, rewritten, boot_warnings)

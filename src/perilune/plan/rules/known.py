@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from perilune.facts.flags import closest_flag, renamed_flag, renames
 from perilune.plan.commandline.occurrences import matching
 from perilune.plan.memory import Ledger
+from perilune.plan.memory.pools import rest_gib
 from perilune.plan.rules.edits import apply_edits
 from perilune.plan.rules.releases import renaming
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
 Remedy = Callable[[Server, Ledger], Server]
+Applies = Callable[[Ledger], bool]
 MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
+AITER_OPT = "SGLANG_AITER_K3_OPT"
 SHARED_WHOLE = "SGLANG_K3_SHARED_EXPERTS_ATTN_TP"
 ATTENTION = ("--attention-backend", "--decode-attention-backend", "--prefill-attention-backend")
 SPECULATION = (
@@ -31,6 +34,10 @@ SPECULATION = (
 )
 
 
+def _always(_: Ledger) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """One class of refusal: the error it answers, why the engine refuses, the edit in words, and the edit.
@@ -44,6 +51,11 @@ class Known:
     says: str = ""
     remedy: Remedy | None = None
     flags: tuple[str, ...] = ()
+    applies: Applies = _always  # tells causes apart that share one text
+
+    def answers(self, error: str, found: Ledger) -> bool:
+        """Whether a refusal is of this class."""
+        return bool(self.error.search(error)) and self.applies(found)
 
 
 def _set(flag: str, value: str | None = None) -> Remedy:
@@ -146,10 +158,54 @@ def _window(server: Server, _: Ledger) -> Server:
     return server.unset("--speculative-num-draft-tokens")
 
 
+def _pinned(found: Ledger) -> bool:
+    """Whether a pin takes more than there is."""
+    return found.inputs is not None and found.inputs.given_slots is not None and rest_gib(found.inputs) > 0
+
+
+def _per_request(found: Ledger) -> bool:
+    """Whether the state pool follows --max-running-requests and takes more than there is."""
+    i = found.inputs
+    return i is not None and i.given_slots is None and i.radix_off and i.asked is not None and rest_gib(i) > 0
+
+
+def _fewer_requests(server: Server, found: Ledger) -> Server:
+    """The most requests, by halves, with which the pools fit."""
+    asked = int(found.resolved["max_running_requests"] or 1)
+    while asked > 1:
+        asked //= 2
+        tried = server.set("--max-running-requests", asked)
+        if sized(tried, found).boots:
+            return tried
+    return server
+
+
+def _without_aiter_opt(found: Ledger) -> bool:
+    return found.resolved.platform.kind == "hip" and found.resolved.model.is_kimi_k3 and not _aiter_opt(found)
+
+
+def _aiter_opt(found: Ledger) -> bool:
+    return found.resolved.env.get(AITER_OPT, "").lower() in ("1", "true", "yes", "y")
+
+
+def _eplb_alone(found: Ledger) -> bool:
+    return bool(found.resolved["enable_eplb"]) and found.resolved["ep_size"] <= 1
+
+
+def _dp_uneven(found: Ledger) -> bool:
+    return bool(found.resolved["tp_size"] % max(found.resolved["attn_dp_size"], found.resolved["dp_size"], 1))
+
+
 def _known(
-    name: str, error: str, why: str, says: str = "", remedy: Remedy | None = None, flags: tuple[str, ...] = ()
+    name: str,
+    error: str,
+    why: str,
+    says: str = "",
+    remedy: Remedy | None = None,
+    flags: tuple[str, ...] = (),
+    applies: Applies = _always,
 ) -> Known:
-    return Known(name, re.compile(error), why, says, remedy, flags)
+    return Known(name, re.compile(error), why, says, remedy, flags, applies)
 
 
 NO_ROOM = r"Loaded weights leave no GPU memory|Not enough GPU memory for hybrid"
@@ -165,6 +221,33 @@ KNOWN: tuple[Known, ...] = (
     ),
     _known("flag-value", r"invalid choice", "The flag does not take this value.", "write today's value", _today),
     # memory
+    _known(
+        "state-pin-large",
+        NO_ROOM,
+        "The pinned slots take all the memory that the weights and --mem-fraction-static leave.",
+        "remove --max-mamba-cache-size",
+        _unset("--max-mamba-cache-size"),
+        ("--max-mamba-cache-size",),
+        _pinned,
+    ),
+    _known(
+        "state-requests-large",
+        NO_ROOM,
+        "Without a radix cache every request of --max-running-requests has a state slot, and they take all there is.",
+        "lower --max-running-requests",
+        _fewer_requests,
+        ("--max-running-requests",),
+        _per_request,
+    ),
+    _known(
+        "amd-aiter-opt",
+        NO_ROOM,
+        "Without SGLANG_AITER_K3_OPT the weights take much more of an MI35x.",
+        "set SGLANG_AITER_K3_OPT=1",
+        lambda server, _: server.with_env({AITER_OPT: "1"}),
+        (AITER_OPT,),
+        _without_aiter_opt,
+    ),
     _known(
         "memory-fraction-low",
         NO_ROOM,
@@ -188,6 +271,15 @@ KNOWN: tuple[Known, ...] = (
         "remove --max-mamba-cache-size and --mamba-full-memory-ratio",
         _unset("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
         ("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
+    ),
+    _known(
+        "memory-weights",
+        r"^Loading runs out of memory",
+        "The shared experts and the dense MLP are whole on every GPU, for this release reads flags, not the variables.",
+        "add --enable-shared-experts-attn-tp and --enable-dense-mlp-attn-tp",
+        _split_shared,
+        ("--tp-size",),
+        lambda found: SHARED_WHOLE in found.resolved.env,
     ),
     _known(
         "memory-weights",
@@ -248,7 +340,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     _known(
         "spec-ragged-dcp",
-        r"requires SGLANG_RAGGED_VERIFY_MODE=static",
+        r"DCP \+ DSPARK currently requires SGLANG_RAGGED_VERIFY_MODE=static",
         "Only the static verify layout is validated under DCP.",
         "remove SGLANG_RAGGED_VERIFY_MODE",
         _unset_env("SGLANG_RAGGED_VERIFY_MODE"),
@@ -256,7 +348,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     _known(
         "spec-ragged-a2a",
-        r"RAGGED_VERIFY_MODE.*static|static.*RAGGED_VERIFY_MODE",
+        r"RAGGED_VERIFY_MODE.*static",
         "Only the static verify layout works here.",
         "remove SGLANG_RAGGED_VERIFY_MODE",
         _unset_env("SGLANG_RAGGED_VERIFY_MODE"),
@@ -328,6 +420,24 @@ KNOWN: tuple[Known, ...] = (
         "remove --linear-attn-backend",
         _unset("--linear-attn-backend"),
         ("--linear-attn-backend", "--mamba-radix-cache-strategy"),
+    ),
+    _known(
+        "moe-eplb",
+        r"^AssertionError: $|EPLB",
+        "Experts are rebalanced between EP ranks, and there is only one.",
+        "remove --enable-eplb",
+        _unset("--enable-eplb"),
+        ("--enable-eplb",),
+        _eplb_alone,
+    ),
+    _known(
+        "parallel-dp-divides",
+        r"^AssertionError: $",
+        "Attention TP is the TP size divided by attention DP.",
+        "write an --attn-dp-size that divides the TP size",
+        _nearest_divisor("--attn-dp-size", "tp_size"),
+        ("--attn-dp-size", "--dp-size"),
+        _dp_uneven,
     ),
     _known(
         "state-track-interval",
@@ -510,14 +620,6 @@ KNOWN: tuple[Known, ...] = (
         ("--moe-a2a-backend",),
     ),
     _known(
-        "moe-eplb",
-        r"[Ee][Pp][Ll][Bb].*ep_size|enable_eplb|ep_size.*EPLB|ep_size > 1|moe_ep_size",
-        "Experts are rebalanced between EP ranks, and there is only one.",
-        "remove --enable-eplb",
-        _unset("--enable-eplb"),
-        ("--enable-eplb",),
-    ),
-    _known(
         "moe-shared-experts",
         r"--shared-experts-tp-size",
         "Shared experts are split apart only beside an EP all-to-all, by a divisor of the attention TP size.",
@@ -559,25 +661,10 @@ KNOWN: tuple[Known, ...] = (
         ("--dp-size",),
     ),
     _known(
-        "parallel-dp-divides",
-        r"tp_size.*(divisible|multiple).*(attn_dp|dp_size)|attn.dp.*divi",
-        "Attention TP is the TP size divided by attention DP.",
-        "write an --attn-dp-size that divides the TP size",
-        _nearest_divisor("--attn-dp-size", "tp_size"),
-        ("--attn-dp-size", "--dp-size"),
-    ),
-    _known(
-        "parallel-lm-head",
-        r"enable.dp.lm.head",
-        "The head is sharded with attention DP, which is off.",
-        "remove --enable-dp-lm-head",
-        _unset("--enable-dp-lm-head"),
-        ("--enable-dp-lm-head",),
-    ),
-    _known(
         "parallel-nodes",
-        r"nnodes",
+        r"nnodes|number of nodes",
         "The ranks (TP x PP) are spread evenly over the nodes.",
+        "write an --nnodes that divides the ranks",
         flags=("--nnodes", "--tp-size", "--pp-size"),
     ),
     _known(
@@ -592,6 +679,7 @@ KNOWN: tuple[Known, ...] = (
         "parallel-heads",
         r"AssertionError: .*(heads|divisible)|is not divisible by|Weight .* is not divisible",
         "A tensor of the model does not divide into this many parts.",
+        "write a --tp-size that divides its heads and widths",
         flags=("--tp-size", "--ep-size", "--attn-dp-size"),
     ),
     # vision
@@ -606,6 +694,6 @@ KNOWN: tuple[Known, ...] = (
 )
 
 
-def known_refusal(error: str) -> Known | None:
+def known_refusal(error: str, found: Ledger) -> Known | None:
     """The first class an error belongs to."""
-    return next((known for known in KNOWN if known.error.search(error)), None)
+    return next((known for known in KNOWN if known.answers(error, found)), None)

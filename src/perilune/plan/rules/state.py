@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.plan.rules.edits import remove
-from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
+from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 STRATEGY = "--mamba-radix-cache-strategy"
@@ -21,22 +21,6 @@ def inert_strategy(s: Subject) -> Iterator[Says]:
         f"{why}, so {STRATEGY} {s.value(STRATEGY)} does nothing: a request holds one state slot.",
         flags=(STRATEGY,),
         edits=remove(STRATEGY),
-    )
-
-
-@rule("state-page-one", "error", f"{ENGINE}, MambaRadixCache")
-def page_one(s: Subject) -> Iterator[Says]:
-    """Without snapshots the state-aware radix tree needs pages of one token; Ascend resolves to 128."""
-    if not s.accepted or s["disable_radix_cache"] or s["mamba_radix_cache_strategy"] != "no_buffer":
-        return
-    inputs, page = s.ledger.inputs, s["page_size"]
-    if inputs is None or not inputs.hybrid or not page or page == 1:
-        return
-    yield Says(
-        f"no_buffer needs pages of one token, and the page size resolves to {page}: the prefix cache stops the server.",
-        "" if s.wrote(STRATEGY) else "Write --disable-radix-cache, or a platform where extra_buffer works.",
-        (STRATEGY, "--page-size"),
-        remove(STRATEGY) if s.wrote(STRATEGY) else (),
     )
 
 
@@ -63,4 +47,4 @@ def decode_radix_cost(s: Subject) -> Iterator[Says]:
         )
 
 
-RULES = (inert_strategy, page_one, skip_lock, decode_radix_cost)
+RULES = (inert_strategy, skip_lock, decode_radix_cost)

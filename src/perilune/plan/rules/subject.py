@@ -96,7 +96,7 @@ class Subject:
     @property
     def is_k3(self) -> bool:
         """Whether the model is Kimi-K3, in any checkpoint."""
-        return self.resolved.model.architecture == "KimiK3ForConditionalGeneration"
+        return self.resolved.model.is_kimi_k3
 
     @cached_property
     def written(self) -> frozenset[str]:
