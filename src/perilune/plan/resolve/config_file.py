@@ -38,7 +38,7 @@ def merge(argv: Sequence[str]) -> list[str]:
         raise Rejected("ValueError: No config file specified after --config flag!", "parse")
     if not words[at + 1]:
         return words
-    return [*_as_words(_read(words[at + 1])), *words[:at], *words[at + 2 :]]
+    return [*as_words(_read(words[at + 1])), *words[:at], *words[at + 2 :]]
 
 
 def _read(name: str) -> dict[Any, Any]:
@@ -62,7 +62,8 @@ def _read(name: str) -> dict[Any, Any]:
     return content
 
 
-def _as_words(content: dict[Any, Any]) -> Iterator[str]:
+def as_words(content: dict[Any, Any]) -> Iterator[str]:
+    """The words that the options of a file stand for; raises Rejected for a key that the engine refuses there."""
     switches, unsupported = _keys()
     for key, value in content.items():
         if not isinstance(key, str):

@@ -1,0 +1,85 @@
+"""docker compose: the entrypoint and command of every service."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import yaml
+
+from perilune.plan.sources.found import Found, Word
+from perilune.plan.sources.launch import Surroundings, add_command, read_script
+from perilune.plan.sources.nodes import Node, get, items, pairs, scalar, script_of, start_of, word_of
+from perilune.plan.sources.pods import read_inner
+from perilune.plan.sources.script import Script
+from perilune.plan.sources.shell import Command, inner_script
+from perilune.plan.sources.text import Text
+from perilune.plan.sources.words import Scope, words_of
+
+
+def read(text: Text, root: Node, outer: Surroundings) -> None:
+    """Add the server of every service."""
+    for key, service in pairs(get(root, "services")):
+        around = outer.of("compose service", str(key.value), scalar(get(service, "image")))
+        around.env, around.env_tail = _environment(text, get(service, "environment"))
+        parts: list[Node] = []
+        words: list[Word] = []
+        for name in ("entrypoint", "command"):
+            node = get(service, name)
+            for item in items(node):
+                if (word := word_of(text, item)) is not None:
+                    parts.append(item)
+                    words.append(word)
+            if isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null"):
+                split = _split(script_of(text, node))
+                parts += [node] * len(split)
+                words += split
+        if not words:
+            continue
+        inside = inner_script(Script(text, "", ()), words)
+        if inside is None:
+            span = (start_of(parts[0]), max(int(part.end_mark.index) for part in parts))
+            first = len(outer.found)
+            add_command(Command(tuple(words), dict(around.env), *span), around, expands=False)
+            outer.found[first:] = [_expanded(found) for found in outer.found[first:]]
+        elif isinstance(parts[-1], yaml.ScalarNode) and words[-1].style == "item":
+            read_inner(text, parts, words, around)
+        else:
+            around.seen.append((start_of(parts[0]), int(parts[-1].end_mark.index)))
+            read_script(inside[1], around)
+
+
+def _expanded(found: Found) -> Found:
+    return replace(found, expands=True)  # compose puts the host's variables in
+
+
+def _split(script: Script) -> list[Word]:
+    """The words of a command string; line ends only separate them."""
+    flat = Script(script.text, script.src.replace("\\\n", "  ").replace("\n", " "), script.at)
+    root = flat.parse()
+    nodes = [child for command in root.named_children for child in command.named_children]
+    if root.has_error or any(child.type not in ("command", "comment") for child in root.named_children):
+        return [Word(script.src, script.offset(0))]
+    nodes = [node.named_children[0] if node.type == "command_name" else node for node in nodes]
+    return words_of(flat, nodes, Scope())
+
+
+def _environment(text: Text, node: Node | None) -> tuple[dict[str, Word], Word | None]:
+    """The variables of a service, written as a mapping or as NAME=VALUE items."""
+    found: dict[str, Word] = {}
+    tail = None
+    for key, value in pairs(node):
+        tail = Word("", start_of(key), start_of(key), int(value.end_mark.index), "entry")
+        if (word := word_of(text, value, entry=True)) is not None:
+            found[str(key.value)] = word
+    for item in items(node):
+        written = scalar(item) or ""
+        name, equals, value_text = written.partition("=")
+        tail = Word("", start_of(item), start_of(item), int(item.end_mark.index), "item")
+        if equals:
+            places = tuple(script_of(text, item).at)[len(name) + 1 :] if isinstance(item, yaml.ScalarNode) else ()
+            whole = bool(places) and places == tuple(range(places[0], places[0] + len(places)))
+            found[name] = Word(
+                value_text, places[0] if places else start_of(item), places[0] if whole else None,
+                places[-1] + 1 if places else 0, "shell", places,
+            )  # fmt: skip
+    return found, tail

@@ -1,0 +1,65 @@
+"""SGLang's own `--config` YAML: a mapping of flags, as a file or inside a ConfigMap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from perilune.errors import UnusableInput
+from perilune.plan.resolve.config_file import as_words
+from perilune.plan.resolve.state import Rejected
+from perilune.plan.server import Server
+from perilune.plan.sources.found import Found, Note, Word
+from perilune.plan.sources.launch import Surroundings
+from perilune.plan.sources.nodes import Node, documents, get, pairs, plain, scalar, script_of, start_of
+from perilune.plan.sources.text import Text
+
+
+def read(text: Text, root: Node, around: Surroundings) -> None:
+    """Add the server that a `--config` file describes."""
+    words = flags(text, root, around.notes)
+    argv = tuple(word.text for word in words)
+    around.found.append(Found(Server(argv), "config file", text.line(start_of(root)), words=words))
+
+
+def flags(text: Text, root: Node, notes: list[Note], at: Sequence[int] | None = None) -> tuple[Word, ...]:
+    """The words that the entries of a mapping stand for; what the engine refuses there goes to `notes`.
+
+    `at` has the place of each character when the mapping is text inside another file.
+    """
+    found: list[Word] = []
+    for key, value in pairs(root):
+        name = str(key.value)
+        first, last = start_of(key), int(value.end_mark.index)
+        place = first if at is None else at[first]
+        try:
+            words = list(as_words({name: plain(value)}))
+        except Rejected as rejected:
+            notes.append(Note(f"The engine does not start: {rejected}.", text.line(place), refused=True))
+            continue
+        simple = isinstance(value, yaml.ScalarNode) and value.style not in ("|", ">") and at is None
+        for index, word in enumerate(words):
+            if index == 0:
+                found.append(Word(word, place, place if at is None else None, last, "entry"))
+            else:
+                start = start_of(value) if simple else None
+                found.append(Word(word, start_of(value) if at is None else place, start, last, "entry"))
+    return tuple(found)
+
+
+def in_config_map(text: Text, root: Node, around: Surroundings) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    """The `--config` files that a ConfigMap holds, by name."""
+    if scalar(get(root, "kind")) != "ConfigMap":
+        return
+    for key, value in pairs(get(root, "data")):
+        if not str(key.value).endswith((".yaml", ".yml")) or not isinstance(value, yaml.ScalarNode):
+            continue
+        script = script_of(text, value)
+        try:
+            inner = documents(Text(text.at(start_of(value)), script.src))
+        except UnusableInput as error:
+            around.notes.append(Note(f"{key.value} in a ConfigMap: {error.message}", text.line(start_of(value))))
+            continue
+        if len(inner) == 1 and isinstance(inner[0], yaml.MappingNode):
+            yield str(key.value), flags(text, inner[0], around.notes, script.at)

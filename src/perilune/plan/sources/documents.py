@@ -1,0 +1,85 @@
+"""YAML documents: Kubernetes manifests, compose files, recipes and `--config` files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from perilune.errors import UnusableInput
+from perilune.facts.flags import options
+from perilune.plan.sources import compose_file, config, pods, recipe
+from perilune.plan.sources.found import Reading
+from perilune.plan.sources.launch import Surroundings
+from perilune.plan.sources.machines import platform_in
+from perilune.plan.sources.nodes import Node, documents, get, pairs, scalar
+from perilune.plan.sources.read import unreached
+from perilune.plan.sources.text import Text
+
+_LABELS = frozenset(
+    {
+        "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name", "gpu_type",
+        "node.kubernetes.io/instance-type-gpu", "gpu.nvidia.com/model",
+    }
+)  # fmt: skip
+
+
+def read_documents(text: Text) -> Reading:
+    """Read every document of a YAML file; raises UnusableInput where it is no YAML or none of those."""
+    roots = documents(text)
+    around = Surroundings(text, "YAML file")
+    kinds: list[str] = []
+    around.configs = {name: words for root in roots for name, words in config.in_config_map(text, root, around)}
+    for root in roots:
+        kind = _kind(root)
+        if kind == "compose file":
+            compose_file.read(text, root, around)
+        elif kind == "srt-slurm recipe":
+            recipe.read(text, root, around)
+        elif kind == "config file":
+            config.read(text, root, around)
+        elif kind:
+            pods.read(text, root, around.of(kind, scalar(get(root, "metadata", "name")) or ""))
+        kinds += [kind] if kind else []
+    if not kinds:
+        raise UnusableInput(
+            "It is none of the YAML forms that start a server.",
+            where=text.name,
+            fix="Known: Kubernetes manifests, compose files, srt-slurm recipes, SGLang --config files.",
+        )
+    platform = platform_in(*(value for root in roots for value in _labels(root)))
+    reading = around.reading(kinds[0], platform)
+    return reading.with_notes(*unreached(around))
+
+
+def _kind(root: Node) -> str:
+    if get(root, "kind") is not None and get(root, "apiVersion") is not None:
+        return scalar(get(root, "kind")) or "manifest"
+    if isinstance(get(root, "services"), yaml.MappingNode):
+        return "compose file"
+    if get(root, "roles") is not None or get(root, "backend", "sglang_config") is not None:
+        return "srt-slurm recipe"
+    keys = ["--" + key.value.replace("_", "-") for key, _ in pairs(root)]
+    known = sum(key in options() for key in keys)
+    return "config file" if keys and 2 * known >= len(keys) else ""
+
+
+def _labels(node: Node, seen: set[int] | None = None) -> Iterator[str]:
+    """The values of labels and fields that name a GPU, and images, wherever they stand."""
+    seen = set() if seen is None else seen
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _labels(item, seen)
+    for key, value in pairs(node):
+        if key.value in _LABELS or (key.value == "image" and "sglang" in (scalar(value) or "")):
+            yield scalar(value) or ""
+        if key.value == "key" and scalar(value) in _LABELS:  # node affinity
+            yield from _strings(get(node, "values"))
+        yield from _labels(value, seen)
+
+
+def _strings(node: Node | None) -> Sequence[str]:
+    return [str(item.value) for item in getattr(node, "value", []) if isinstance(item, yaml.ScalarNode)]

@@ -1,0 +1,88 @@
+"""What reading a file gives: servers, each word with its place, and what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from perilune.plan.commandline.occurrences import find_option
+from perilune.plan.server import Server
+
+Style = Literal["shell", "item", "entry", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word and where it stands: `at` is its first character, `start` to `end` what to replace to change it.
+
+    `start` is None where the word is put together from several places, `at` too where it stands nowhere.
+    `style` is how it is written: in a shell, as an item or the value of an entry in YAML, in a JSON list.
+    `places` has every character's place where the word is more than its plain text.
+    """
+
+    text: str
+    at: int | None = None
+    start: int | None = None
+    end: int = 0
+    style: Style = "shell"
+    places: tuple[int, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One server of a file.
+
+    `kind` is the form of its document and `name` what the document calls it; `line` is where its command
+    starts. `words` are those of `server.argv`, in order, `head` the word before them, and `env` the values of
+    its variables. `opening` is where a variable could be put in front of a shell command, `env_tail` the last
+    entry of a list of variables. `expands` says that a shell reads the command first.
+    """
+
+    server: Server
+    kind: str
+    line: int
+    name: str = ""
+    words: tuple[Word, ...] = ()
+    head: Word | None = None
+    env: Mapping[str, Word] = field(default_factory=dict)
+    opening: int | None = None
+    env_tail: Word | None = None
+    image: str | None = None
+    expands: bool = False
+
+    def place_of(self, name: str) -> int | None:
+        """The first character of a flag or of a variable's value; None where it is not written in the file."""
+        option = find_option(name)
+        wanted = option.name if option else name
+        for flag in reversed(self.server.flags):
+            if wanted in (flag.name, flag.spelled):
+                return self.words[flag.position].at if flag.position < len(self.words) else None
+        word = self.env.get(name)
+        return word.at if word else None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What was not checked, or what the engine refuses before it sees a command (`refused`)."""
+
+    message: str
+    line: int
+    fix: str = ""
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Everything a file says: its servers and routers, what could not be read, and the platform when it is certain."""
+
+    kind: str
+    servers: tuple[Found, ...] = ()
+    notes: tuple[Note, ...] = ()
+    platform: str | None = None
+    routers: tuple[tuple[str, ...], ...] = ()
+
+    def with_notes(self, *notes: Note) -> Reading:
+        """The same with more to say, each thing once and in the order of the lines."""
+        every = dict.fromkeys((*self.notes, *notes))
+        return replace(self, notes=tuple(sorted(every, key=lambda note: note.line)))

@@ -1,0 +1,200 @@
+"""From a command's words to a server, each word with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from perilune.errors import UnusableInput
+from perilune.plan.commandline.form import assignment, container_env, container_tool, read_form
+from perilune.plan.commandline.words import MAX_WORDS
+from perilune.plan.server import Server
+from perilune.plan.sources.found import Found, Note, Reading, Word
+from perilune.plan.sources.script import Script
+from perilune.plan.sources.shell import Command, Walk
+from perilune.plan.sources.text import Text
+from perilune.plan.sources.words import Piece, Scope
+
+LAUNCHER = re.compile(r"\bsglang\s+serve\b|\bsglang\.(?:launch_server|cli\.main)\b|\bdynamo\.sglang\b")
+_ROUTERS = frozenset({"sglang-router", "smg"})
+_ONLY_NAMES = frozenset({"echo", "printf", "pgrep", "pkill", "grep", "which", "command", "type", "man", "alias"})
+_HELP = frozenset({"-h", "--help", "--version"})
+DYNAMO = "dynamo.sglang"
+
+
+@dataclass
+class Surroundings:
+    """What a document adds to the commands in it, and what was found so far.
+
+    `given` are variables that only the document's own text can use (the size of a group of pods); `configs`
+    the `--config` files that the document itself holds, as flags, by name.
+    """
+
+    text: Text
+    kind: str
+    name: str = ""
+    image: str | None = None
+    env: Mapping[str, Word] = field(default_factory=dict)
+    env_tail: Word | None = None
+    given: Mapping[str, Word] = field(default_factory=dict)
+    configs: Mapping[str, tuple[Word, ...]] = field(default_factory=dict)
+    found: list[Found] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    routers: list[tuple[str, ...]] = field(default_factory=list)
+    seen: list[tuple[int, int]] = field(default_factory=list)  # characters of commands that were looked at
+
+    def reading(self, kind: str, platform: str | None) -> Reading:
+        """Everything found so far."""
+        return Reading(kind, tuple(self.found), tuple(self.notes), platform, tuple(dict.fromkeys(self.routers)))
+
+    def of(self, kind: str, name: str, image: str | None = None) -> Surroundings:
+        """The same document with another part of it around the commands."""
+        return replace(self, kind=kind, name=name, image=image, env={}, env_tail=None)
+
+
+def read_script(script: Script, around: Surroundings) -> None:
+    """Add the servers that a script starts."""
+    first = len(around.found)
+    scope = Scope()
+    scope.variables |= {name: Piece(word.text, (), None) for name, word in around.given.items()}
+    for name, word in around.env.items():
+        scope.variables[name] = Piece(word.text, _places(word), word.start, word.end)
+        scope.exported[name] = None
+    walk = Walk(script, lambda command: add_command(command, around, expands=True), around.notes)
+    walk.run(scope)
+    around.found[first:] = list(_distinct(around.found[first:]))
+
+
+def _distinct(found: Sequence[Found]) -> Iterator[Found]:
+    seen = set()
+    for one in found:
+        key = (one.server, one.line)
+        if key not in seen:
+            seen.add(key)
+            yield one
+
+
+def _places(word: Word) -> tuple[int, ...]:
+    return word.places if len(word.places) == len(word.text) else (word.at or 0,) * len(word.text)
+
+
+def add_command(command: Command, around: Surroundings, *, expands: bool) -> None:
+    """Add the server that a command starts, if it starts one."""
+    texts = [word.text for word in command.words]
+    if len(texts) > MAX_WORDS:
+        raise UnusableInput(f"A command has more than {MAX_WORDS:,} words.", where=around.text.at(command.first))
+    if (router := _router(texts)) is not None:
+        around.routers.append(router)
+    if not texts or not _names_launcher(texts):
+        return
+    around.seen.append((command.first, command.last))
+    if PurePosixPath(texts[0]).name in _ONLY_NAMES or _HELP.intersection(texts):
+        return
+    server, words = _server(command, texts)
+    if server is None:
+        around.seen.pop()
+        return
+    start = len(command.words) - len(words)
+    head = command.words[start - 1] if start else None
+    line = around.text.line(head.at if head is not None and head.at is not None else command.first)
+    env = {**command.env, **_wrapper_env(command.words)}
+    image = server.image or around.image
+    found = Found(
+        server, around.kind, line, around.name, words, head, env,
+        command.first if expands else None, around.env_tail, image, expands=expands,
+    )  # fmt: skip
+    around.found.append(with_config(found, around))
+
+
+def _router(texts: Sequence[str]) -> tuple[str, ...] | None:
+    """The argument list of a router's command; None for other commands."""
+    for index, text in enumerate(texts):
+        if text.startswith("sglang_router.") and index and texts[index - 1] == "-m":
+            return tuple(texts[index + 1 :])
+        if PurePosixPath(text).name in _ROUTERS and texts[index + 1 : index + 2] in (["launch"], ["start"]):
+            return tuple(texts[index + 2 :])
+    return None
+
+
+def _names_launcher(texts: Sequence[str]) -> bool:
+    return any(text.endswith("serve") or "sglang" in text for text in texts)
+
+
+def _server(command: Command, texts: Sequence[str]) -> tuple[Server | None, tuple[Word, ...]]:
+    outside = tuple((name, word.text) for name, word in command.env.items())
+    for index in range(len(texts) - 1):
+        if texts[index] == "-m" and texts[index + 1] == DYNAMO and "python" in texts[index - 1]:
+            words = _without_dynamo(command.words[index + 2 :])
+            argv = tuple(word.text for word in words)
+            return Server(argv, outside, tuple(texts[index - 1 : index + 2]), ()), words
+    try:
+        read = read_form(texts)
+    except UnusableInput:
+        return None, ()
+    if not read.program:
+        return None, ()
+    words = command.words[len(texts) - len(read.argv) :] if read.argv else ()
+    env = dict(outside) | dict(read.env)
+    if container_tool(read.wrapper):
+        inner = dict(container_env(read.wrapper, env))
+        given = _inner_env(read.wrapper)
+        if given is not None:  # variables set by the shell inside the container
+            wrapper, extra = given
+            flags = tuple(w for name, value in extra.items() for w in ("--env", f"{name}={value}") if name not in inner)
+            return Server(read.argv, tuple(env.items()), read.program, (*wrapper[:-1], *flags, wrapper[-1])), words
+    return Server(read.argv, tuple(env.items()), read.program, read.wrapper), words
+
+
+def _inner_env(wrapper: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]] | None:
+    """The assignments behind an image, and the wrapper without them."""
+    end = len(wrapper)
+    found: dict[str, str] = {}
+    while end and (pair := assignment(wrapper[end - 1])) and wrapper[end - 2] not in ("-e", "--env"):
+        found = {pair[0]: pair[1], **found}
+        end -= 1
+    return (tuple(wrapper[:end]), found) if found else None
+
+
+def _without_dynamo(words: Sequence[Word]) -> tuple[Word, ...]:
+    """The engine's own words: `--dyn-*` flags are read by Dynamo."""
+    kept: list[Word] = []
+    skipping = False
+    for word in words:
+        if word.text.startswith("--"):
+            skipping = word.text.startswith("--dyn-")
+        if not skipping:
+            kept.append(word)
+    return tuple(kept)
+
+
+def _wrapper_env(words: Sequence[Word]) -> dict[str, Word]:
+    found = {}
+    for word in words:
+        pair = assignment(word.text.removeprefix("--env="))
+        if pair and not word.text.startswith("--" if "--env=" not in word.text else "---"):
+            places = word.places[-len(pair[1]) :] if pair[1] else ()
+            whole = places and word.start is not None and places == tuple(range(places[0], places[0] + len(places)))
+            found[pair[0]] = Word(
+                pair[1], places[0] if places else word.at, places[0] if whole else None,
+                places[-1] + 1 if places else 0, word.style, places,
+            )  # fmt: skip
+    return found
+
+
+def with_config(found: Found, around: Surroundings) -> Found:
+    """The server with the flags of its `--config` file in front, where the document holds that file."""
+    argv = found.server.argv
+    places = [index for index, word in enumerate(argv) if word == "--config" and index + 1 < len(argv)]
+    if not places:
+        return found
+    at = places[0]
+    inside = around.configs.get(PurePosixPath(argv[at + 1]).name)
+    if inside is None:
+        message = f"The flags in {argv[at + 1][:80]} are not known here, so they are not checked."
+        line = around.text.line(found.words[at].at or 0)
+        around.notes.append(Note(message, line, "Check that file as well."))
+    words = (*(inside or ()), *found.words[:at], *found.words[at + 2 :])
+    server = replace(found.server, argv=tuple(word.text for word in words))
+    return replace(found, server=server, words=words)

@@ -1,0 +1,325 @@
+"""A walk through a script: every command it could run, in every branch, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from perilune.errors import UnusableInput
+from perilune.plan.sources.found import Note, Word
+from perilune.plan.sources.script import Script
+from perilune.plan.sources.words import Piece, Scope, Value, value_of, words_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MOST_SCOPES = 32
+MOST_DEPTH = 60
+MOST_COMMANDS = 20_000
+_BODIES = frozenset(
+    {
+        "program", "compound_statement", "do_group", "list", "pipeline", "negated_command", "else_clause",
+    }
+)  # fmt: skip
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_REMOTE = frozenset({"ssh", "tmux", "screen"})
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command: its words, and the variables set for it alone and exported before it.
+
+    `first` and `last` are its characters in the file.
+    """
+
+    words: tuple[Word, ...]
+    env: dict[str, Word]
+    first: int
+    last: int
+
+
+@dataclass
+class Walk:
+    """A script being walked; `report` is told of every command once for each way it can be reached."""
+
+    script: Script
+    report: Callable[[Command], None]
+    notes: list[Note] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
+    depth: int = 0
+    commands: int = 0
+
+    def run(self, scope: Scope) -> None:
+        """Walk the whole script, then the functions that nothing called."""
+        root = self.script.parse()
+        broken = first_error(root)
+        if broken is not None and (root.is_error or broken.parent == root):
+            place = self._where(broken.start_byte)
+            raise UnusableInput("The shell text is broken here.", where=place, fix="`bash -n` says more.")
+        scopes = self._visit(root, [scope])
+        for name, body in {name: body for found in scopes for name, body in found.functions.items()}.items():
+            if name not in self.called:
+                self._visit(body, scopes[:1])
+
+    def _visit(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        if node.type in ("comment", "heredoc_body") or not node.is_named:
+            return scopes
+        if node.is_error:
+            self.notes.append(Note("The shell text is broken here.", self.script.line(node.start_byte)))
+            return scopes
+        if self.depth > MOST_DEPTH:
+            raise UnusableInput(
+                f"The shell text is nested more than {MOST_DEPTH} deep.", where=self._where(node.start_byte)
+            )
+        self.depth += 1
+        try:
+            return self._step(node, scopes)
+        finally:
+            self.depth -= 1
+
+    def _step(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        match node.type:
+            case "redirected_statement":
+                body = node.child_by_field_name("body")
+                return self._visit(body, scopes) if body else scopes
+            case "if_statement":
+                return self._if(node, scopes)
+            case "case_statement":
+                return self._case(node, scopes)
+            case "for_statement":
+                return self._for(node, scopes)
+            case "while_statement" | "c_style_for_statement":
+                return self._all(node.named_children, scopes)
+            case "function_definition":
+                return self._define(node, scopes)
+            case "variable_assignment" | "variable_assignments" | "declaration_command":
+                return self._assign(node, scopes)
+            case "command":
+                return self._command(node, scopes)
+            case "subshell":
+                self._all(node.named_children, [scope.fork() for scope in scopes])
+        return self._all(node.named_children, scopes) if node.type in _BODIES else scopes
+
+    def _all(self, nodes: Sequence[Node], scopes: list[Scope]) -> list[Scope]:
+        for node in nodes:
+            scopes = self._visit(node, scopes)
+        return scopes
+
+    def _where(self, index: int) -> str:
+        return self.script.text.at(self.script.offset(index))
+
+    # Branches
+
+    def _if(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        bodies: list[list[Node]] = [[]]
+        tests: list[str] = []
+        otherwise: list[Node] = []
+        for child in node.children:
+            if child.type == "elif_clause":
+                index = next(i for i, c in enumerate(child.children) if c.type == "then")
+                tests.append(_text(self.script, child.children[1:index]))
+                bodies.append(child.children[index + 1 :])
+            elif child.type == "else_clause":
+                otherwise = child.children[1:]
+            elif child.type == "then":
+                index = next(i for i, c in enumerate(node.children) if c.type == "then")
+                tests.insert(0, _text(self.script, node.children[1:index]))
+                scopes = self._all(node.children[1:index], scopes)
+            elif tests:
+                bodies[0].append(child)
+        return self._branches(" | ".join(tests), [*bodies, otherwise], scopes)
+
+    def _case(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        subject = node.child_by_field_name("value")
+        items = [child for child in node.named_children if child.type == "case_item"]
+        bodies = [[c for c in item.named_children if c not in item.children_by_field_name("value")] for item in items]
+        patterns = [self.script.of(item).partition(")")[0].strip() for item in items]
+        if "*" not in patterns:
+            bodies.append([])
+        test = f"{self.script.of(subject) if subject else ''} in {patterns}"
+        return self._branches(test, bodies, scopes)
+
+    def _branches(self, test: str, bodies: Sequence[Sequence[Node]], scopes: list[Scope]) -> list[Scope]:
+        """Every branch of a test; the same test again takes the same branch."""
+        after: list[Scope] = []
+        for scope in scopes:
+            known = scope.taken.get(test)
+            for number, body in enumerate(bodies):
+                if known in (None, number):
+                    way = scope.fork()
+                    way.taken[test] = number
+                    after.extend(self._all(body, [way]))
+        return self._capped(after)
+
+    def _capped(self, scopes: list[Scope]) -> list[Scope]:
+        if len(scopes) > MOST_SCOPES:
+            message = f"Its branches combine in more than {MOST_SCOPES} ways; only the first {MOST_SCOPES} are checked."
+            if all(note.message != message for note in self.notes):
+                self.notes.append(Note(message, self.script.line(0)))
+        return scopes[:MOST_SCOPES]
+
+    def _for(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        name = self.script.of(node.named_children[0])
+        body = next((c for c in node.named_children if c.type in ("do_group", "compound_statement")), None)
+        for scope in scopes:
+            scope.variables.pop(name, None)
+        return self._visit(body, scopes) if body else scopes
+
+    # Variables and functions
+
+    def _define(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        for scope in scopes if name and body else ():
+            assert name is not None and body is not None  # noqa: PT018, S101 - the loop is empty otherwise
+            scope.functions[self.script.of(name)] = body
+        return scopes
+
+    def _assign(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        parts = [node] if node.type == "variable_assignment" else node.named_children
+        exports = node.type == "declaration_command" and (
+            node.children[0].type == "export" or "-x" in self.script.of(node).split()
+        )
+        for scope in scopes:
+            for part in parts:
+                if part.type == "variable_assignment":
+                    name = _store(self.script, part, scope)
+                elif part.type in ("variable_name", "word"):
+                    name = self.script.of(part)
+                else:
+                    continue
+                if exports:
+                    scope.exported[name] = None
+        return scopes
+
+    # Commands
+
+    def _command(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        name = node.child_by_field_name("name")
+        own = [child for child in node.named_children if child.type == "variable_assignment"]
+        arguments = node.children_by_field_name("argument")
+        after: list[Scope] = []
+        for scope in scopes:
+            self.commands += 1
+            if self.commands > MOST_COMMANDS:
+                raise UnusableInput(
+                    f"It runs more than {MOST_COMMANDS:,} commands.", where=self._where(node.start_byte)
+                )
+            words = words_of(self.script, [*(name.children if name else ()), *arguments], scope)
+            after.extend(self._one(node, own, words, scope))
+        return self._capped(after)
+
+    def _one(self, node: Node, own: Sequence[Node], words: list[Word], scope: Scope) -> list[Scope]:
+        called = words[0].text if words else ""
+        if called in scope.functions and self.depth < MOST_DEPTH - 10:
+            self.called.add(called)
+            inner = scope.fork()
+            inner.arguments = tuple(words[1:])
+            after = self._visit(scope.functions[called], [inner])
+            for found in after:
+                found.arguments = scope.arguments
+            return after
+        local = scope.fork() if own else scope
+        names = [_store(self.script, part, local) for part in own]
+        if not words:
+            return [local]
+        if called == "unset":
+            for word in words[1:]:
+                scope.variables.pop(word.text, None)
+        if called in ("source", "."):
+            path = words[1].text[:80] if words[1:] else "it"
+            self.notes.append(Note(f"What {path} sets is not known here.", self.script.line(node.start_byte)))
+        env = {name: value for name in (*scope.exported, *names) if (value := _single(local.lookup(name)))}
+        last = self.script.offset(node.end_byte - 1)
+        command = Command(tuple(words), env, self.script.offset(node.start_byte), last)
+        inside = inner_script(self.script, command.words)
+        if inside is not None and self.depth < MOST_DEPTH - 10:
+            around, script = inside
+            if called != "eval":
+                known = {name: value for name, value in local.variables.items() if name in env}
+                local = Scope(known, dict(scope.exported), taken=dict(scope.taken))
+            self._nested(script, local.fork(), command, around)
+            return [scope]
+        self.report(command)
+        return [scope]
+
+    def _nested(self, script: Script, scope: Scope, outer: Command, around: tuple[Word, ...]) -> None:
+        """The commands that a command hands to another shell, each with the outer one around it."""
+
+        def report(inner: Command) -> None:
+            self.report(Command((*around, *inner.words), outer.env | inner.env, inner.first, outer.last))
+
+        walk = Walk(script, report, self.notes, depth=self.depth + 5, commands=self.commands)
+        walk.run(scope)
+        self.commands = walk.commands
+
+
+def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...], Script] | None:
+    """The text that `bash -c`, `eval` or `ssh` is given, and what stands before; None for other commands."""
+    for index, word in enumerate(words):
+        name = PurePosixPath(word.text).name
+        if name in _SHELLS and index + 2 < len(words):
+            switch = next((i for i in range(index + 1, len(words) - 1) if _takes_text(words[i].text)), None)
+            if switch is not None and all(w.text.startswith("-") for w in words[index + 1 : switch]):
+                return _around(words[:index]), _quoted(script, words[switch + 1])
+        if index == 0 and (name == "eval" or name in _REMOTE):
+            inside = next((w for w in reversed(words) if " " in w.text), None)
+            if inside is not None:
+                return (), _quoted(script, inside)
+    return None
+
+
+def _takes_text(word: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+
+
+def _around(words: Sequence[Word]) -> tuple[Word, ...]:
+    """What starts a shell, without `--entrypoint`, which names the shell itself."""
+    kept = [w for w in words if not w.text.startswith("--entrypoint=")]
+    return tuple(w for w in kept if w.text not in ("exec", "--entrypoint"))
+
+
+def _quoted(script: Script, word: Word) -> Script:
+    """A word's text as a script of its own, each character with its place in the file."""
+    places = word.places if len(word.places) == len(word.text) else (word.at or 0,) * len(word.text)
+    return Script(script.text, word.text, places)
+
+
+def _store(script: Script, node: Node, scope: Scope) -> str:
+    target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+    name = script.of(target) if target else ""
+    new = value_of(script, value, scope)
+    if any(child.type == "+=" for child in node.children):
+        new = _added(scope.variables.get(name), new)
+    scope.variables[name] = new
+    return name
+
+
+def _added(old: Value | None, new: Value) -> Value:
+    if isinstance(new, tuple):
+        return (*(old if isinstance(old, tuple) else ()), *new)
+    if isinstance(old, Piece):
+        return Piece(old.text + new.text, old.at + new.at)
+    return new
+
+
+def _single(value: Value | None) -> Word | None:
+    return value.word() if isinstance(value, Piece) else None
+
+
+def _text(script: Script, nodes: Sequence[Node]) -> str:
+    return " ".join(script.of(node) for node in nodes)
+
+
+def first_error(node: Node) -> Node | None:
+    """The first place where a tree is broken."""
+    if not node.has_error:
+        return None
+    stack = [node]
+    while stack:
+        found = stack.pop()
+        if found.is_error or found.is_missing:
+            return found
+        stack.extend(child for child in reversed(found.children) if child.has_error or child.is_missing)
+    return node
