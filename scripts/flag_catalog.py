@@ -28,14 +28,15 @@ KINDS = {
     "LoRAPathAction": "lora_paths",
     "DeprecatedStoreTrueAction": "deprecated_true",
     "DeprecatedStoreConstAction": "deprecated_const",
-    "DeprecatedAliasStoreAction": "deprecated_alias",
-    "DeprecatedAction": "retired",
     "_HelpAction": "help",
 }
 
-TYPES = {"loads": "json", "parse_cuda_graph_backend_arg": "graph_backend"}
-TYPES["parse_cuda_graph_config_arg"] = "graph_config"
-TYPES["json_list_type"] = "json_list"
+TYPES = {
+    "loads": "json",
+    "json_list_type": "json_list",
+    "parse_cuda_graph_backend_arg": "graph_backend",
+    "parse_cuda_graph_config_arg": "graph_config",
+}
 
 
 def _drop_empty(entry: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +73,6 @@ def option_entry(action: argparse.Action) -> dict[str, Any]:
             "required": action.required,
             "takes_value": action.nargs != 0,
             "replaced_by": getattr(action, "new_flag", None),
-            "error_message": getattr(action, "error_message", None),
         }
     )
 

@@ -23,8 +23,6 @@ Kind = Literal[
     "lora_paths",
     "deprecated_true",
     "deprecated_const",
-    "deprecated_alias",
-    "retired",
     "help",
 ]
 
@@ -35,7 +33,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: tuple[str, ...]  # every spelling, the canonical one first
     dest: str  # the record field it writes
     kind: Kind
-    type: str | None = None  # str int float human_readable_int json json_list nullable_str graph_*
+    type: str | None = None  # a key of `plan.resolve.parser.TYPES`
     nargs: Literal["+", "*", "?"] | None = None
     choices: tuple[str | int, ...] | None = None
     default: Any = None
@@ -43,7 +41,6 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     required: bool = False
     takes_value: bool = False
     replaced_by: str | None = None
-    error_message: str | None = None
 
     @property
     def name(self) -> str:
