@@ -16,6 +16,7 @@ VERBS = {
     "commands": "Print the exact command of every node, for a shell or for docker.",
     "memory": "The memory ledger of any `sglang serve` command line, and what it admits.",
     "resolve": "What SGLang makes of a command line: every default, rewrite and rejection.",
+    "check": "What is wrong with a command, script or manifest, and how to fix it.",
     "explain": "Derive one figure of a ledger, with the numbers put in.",
     "recipes": "List the published recipes and what each is made of.",
     "cookbook": "Documentation pages: convert tables, lint, build the Kimi-K3 page.",

@@ -96,7 +96,7 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
     if server is None:
         around.seen.pop()
         return
-    start = len(command.words) - len(words)
+    start = next((i for i, word in enumerate(command.words) if words and word is words[0]), len(command.words))
     head = command.words[start - 1] if start else None
     line = around.text.line(head.at if head is not None and head.at is not None else command.first)
     env = {**command.env, **_wrapper_env(command.words)}
@@ -128,6 +128,9 @@ def _server(command: Command, texts: Sequence[str]) -> tuple[Server | None, tupl
         if texts[index] == "-m" and texts[index + 1] == DYNAMO and "python" in texts[index - 1]:
             words = _without_dynamo(command.words[index + 2 :])
             argv = tuple(word.text for word in words)
+            if "--host" not in argv:  # Dynamo serves on the address of the pod
+                words = (*words, Word("--host"), Word("0.0.0.0"))  # noqa: S104
+                argv = tuple(word.text for word in words)
             return Server(argv, outside, tuple(texts[index - 1 : index + 2]), ()), words
     try:
         read = read_form(texts)

@@ -43,7 +43,8 @@ def _added(root: Node, role: Node, name: str, layout_two: bool) -> list[Word]:
     workers = _number(get(role, "workers")) if layout_two else _number(get(root, "resources", f"{name[:7]}_workers"))
     per = (nodes or 1) // (workers or 1)
     if per > 1:
-        given += ["--nnodes", str(per), "--node-rank", "0", "--dist-init-addr", "$HEAD:8300"]
+        given += ["--nnodes", str(per), "--node-rank", "0", "--dist-init-addr", "$(HEAD):8300"]
+    given += [] if get(role, "host") is not None else ["--host", "0.0.0.0"]  # noqa: S104 - what the tool writes
     return [Word(text, style="entry") for text in given]
 
 
