@@ -1,0 +1,1 @@
+"""Pages built from the facts: every figure, table and command is looked up or computed, none is typed in."""
