@@ -15,6 +15,7 @@ from perilune.facts.flags import (
     renamed_flag,
     renames,
 )
+from perilune.plan.resolve.state import FALLBACKS
 
 OPTIONS = {
     # spelling: field, kind, type, default
@@ -42,12 +43,7 @@ def test_the_catalog_is_whole() -> None:
     assert len(catalog().fields) == len(defaults()) == 546
     off_the_command_line = {o.dest for o in catalog().options} - set(defaults())
     assert off_the_command_line == {"help", "config"}
-    assert fallbacks() == {
-        "enable_tf32_matmul": False,
-        "swa_full_tokens_ratio": 0.8,
-        "mamba_full_memory_ratio": 0.9,
-        "mm_enable_dp_encoder": False,
-    }
+    assert fallbacks() == FALLBACKS
 
 
 def test_the_canonical_spelling_follows_the_field() -> None:
