@@ -46,7 +46,7 @@ REJECTED = {
     "arguments enable-hierarchical-cache and disable-radix-cache are mutually exclusive": (
         r"[^/]+/decode/.* hicache=(l2|l3)"
     ),
-    "DSpark with dp attention requires --enable-dp-lm-head": r"gb200/decode/high-throughput .*spec=dspark",
+    "DSpark with dp attention requires --enable-dp-lm-head": r"gb200/decode/high-throughput .*spec=dspark .*",
 }
 
 
