@@ -17,9 +17,9 @@ SHORT = {
     "--quantization modelslim --dtype bfloat16 --tp-size 64 --attn-dp-size 4 --nnodes 4 --node-rank 0 "
     "--dist-init-addr 10.0.0.1:20000 --enable-dp-lm-head --mem-fraction-static 0.78 --moe-a2a-backend deepep "
     "--enable-shared-experts-attn-tp --enable-dense-mlp-attn-tp",
-    "MI355X": "SGLANG_USE_AITER=1 SGLANG_AITER_K3_OPT=1 sglang serve --model-path moonshotai/Kimi-K3 --trust-remote-code --tp-size 8 "
-    "--prefill-attention-backend aiter --decode-attention-backend aiter --kv-cache-dtype fp8_e4m3 "
-    "--mem-fraction-static 0.85 --cuda-graph-max-bs-decode 256",
+    "MI355X": "SGLANG_USE_AITER=1 SGLANG_AITER_K3_OPT=1 sglang serve --model-path moonshotai/Kimi-K3 "
+    "--trust-remote-code --tp-size 8 --prefill-attention-backend aiter --decode-attention-backend aiter "
+    "--kv-cache-dtype fp8_e4m3 --mem-fraction-static 0.85 --cuda-graph-max-bs-decode 256",
     "DSPARK": "--speculative-algorithm DSPARK --speculative-draft-model-path RadixArk/Kimi-K3-DSpark",
     "MORE": "--max-running-requests 64",
     "PREFILL": "--disaggregation-mode prefill --disaggregation-transfer-backend nixl --host 0.0.0.0",

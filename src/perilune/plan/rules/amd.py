@@ -88,4 +88,18 @@ def hip_transport(s: Subject) -> Iterator[Says]:
         )
 
 
-RULES = (situ_both, fused_value, fused_image, image_age, hip_transport)
+@rule("amd-gfx942", "error", "vllm-project/vllm issue 51964")
+def gfx942(s: Subject) -> Iterator[Says]:
+    """Kimi-K3 needs the kernels of gfx950 (MI350X, MI355X); images and variables for gfx942 do not have them."""
+    marks = ("gfx942", "mi30x", "mi300", "mi308", "mi325")
+    where = next((mark for mark in marks if mark in (s.image or "").lower()), None)
+    version = s.env.get("HSA_OVERRIDE_GFX_VERSION", "")
+    if s.parsed and s.is_k3 and (where or version.startswith("9.4")):
+        yield Says(
+            f"Kimi-K3 cannot run on gfx942 ({where or 'HSA_OVERRIDE_GFX_VERSION=' + version}): it needs gfx950.",
+            "Use MI350X or MI355X with an image for mi35x.",
+            ("image",) if where else ("HSA_OVERRIDE_GFX_VERSION",),
+        )
+
+
+RULES = (situ_both, fused_value, fused_image, image_age, hip_transport, gfx942)

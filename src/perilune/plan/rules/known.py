@@ -546,14 +546,6 @@ KNOWN: tuple[Known, ...] = (
         ("--enable-prefill-cp",),
     ),
     _known(
-        "dcp-transfer",
-        r"PD decode DCP requires",
-        "The KV is laid out anew on arrival, which other transfer backends cannot do.",
-        "write --disaggregation-transfer-backend nixl",
-        _set("--disaggregation-transfer-backend", "nixl"),
-        ("--disaggregation-transfer-backend",),
-    ),
-    _known(
         "dcp-host-pool",
         r"retraction-backup=host_pool does not support",
         "The host pool of retracted requests is not laid out for DCP.",

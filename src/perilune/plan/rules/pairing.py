@@ -374,6 +374,19 @@ def fan_out(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     )
 
 
+@rule("pd-open-report", "advice", "sgl-project/sglang issue 36859 (open)")
+def open_report(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """Wrong or mixed answers under load were reported for this combination of PD, DSPARK and HiCache."""
+    if not _both(p, d) or not p.is_k3 or not d.speculates or not p["enable_hierarchical_cache"]:
+        return
+    if d["disaggregation_transfer_backend"] == "nixl":
+        yield Says(
+            "Looping or mixed answers under load are reported, unexplained, for this pair: nixl, DSPARK and HiCache.",
+            "Compare answers at full load with those of a single request before release.",
+            ("--enable-hierarchical-cache", "--speculative-algorithm"),
+        )
+
+
 def _split(url: str) -> tuple[str, int | None]:
     try:
         parts = urlsplit(url if "//" in url else f"//{url}")
@@ -413,4 +426,5 @@ RULES = (
     same_host,
     store,
     fan_out,
+    open_report,
 )

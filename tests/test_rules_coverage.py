@@ -1,0 +1,98 @@
+"""What the rules cover: every constraint and report has an answer, every rule an example, and the page is current."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from perilune.facts.flags import options
+from perilune.facts.history import history, release
+from perilune.facts.rule_coverage import Covered, coverage
+from perilune.facts.rule_examples import examples
+from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES
+from perilune.plan.rules.known import KNOWN
+from perilune.plan.rules.releases import before, lacks_flag, still_takes
+
+RULES = [*(rule for rules in GROUPS.values() for rule in rules), *PAIR_RULES, *FLEET_RULES]
+IDS = {rule.id for rule in RULES} | {known.id for known in KNOWN}
+ONLY_COMPOSED = {"unpublished"}
+
+
+def test_every_rule_has_a_name_of_its_own_and_says_what_it_is_about() -> None:
+    names = [rule.id for rule in RULES]
+    assert len(names) == len(set(names))
+    assert not [rule.id for rule in RULES if not rule.says.endswith(".") and rule.id not in ("pd-kv-dtype",)]
+    assert not [rule.id for rule in RULES if not rule.source]
+
+
+def test_every_rule_and_class_of_refusal_has_an_example() -> None:
+    assert IDS - {example.id for example in examples()} == ONLY_COMPOSED
+    assert {example.id for example in examples()} <= IDS
+
+
+@pytest.mark.parametrize(("kind", "count"), [("constraints", 145), ("cases", 58)])
+def test_every_constraint_and_report_is_judged_or_says_why_not(kind: str, count: int) -> None:
+    found: dict[str, Covered] = dict(getattr(coverage(), kind))
+    assert len(found) == count
+    for name, one in found.items():
+        assert bool(one.rules) != bool(one.by), name
+        assert set(one.rules) <= IDS, name
+        assert one.rules or one.why, name
+
+
+def test_every_report_that_a_rule_judges_has_an_example() -> None:
+    shown: dict[str, set[str]] = {}
+    for example in examples():
+        for case in example.cases:
+            shown.setdefault(case, set()).add(example.id)
+    judged = {name: one.rules for name, one in coverage().cases.items() if one.rules}
+    assert set(shown) == set(judged)
+    assert not {name for name, rules in judged.items() if not shown[name] & set(rules)}
+
+
+def test_the_releases_name_flags_that_exist() -> None:
+    found = history()
+    assert set(found.options_since) <= set(options())
+    assert not set(found.options_until) & set(options())
+    assert set(found.options_since.values()) | set(found.options_until.values()) <= set(found.versions)
+    assert [release(version) for version in found.versions] == sorted(release(v) or () for v in found.versions)
+
+
+@pytest.mark.parametrize(
+    ("engine", "takes_old", "lacks_new"),
+    [
+        ("0.5.18", True, True),
+        ("0.5.19", True, False),
+        ("0.5.20", False, False),
+        ("0.5.23", False, False),
+        ("main", False, False),
+    ],
+)
+def test_a_release_decides_which_spellings_it_takes(engine: str, takes_old: bool, lacks_new: bool) -> None:
+    assert still_takes(engine, "--mamba-scheduler-strategy") is takes_old
+    assert bool(lacks_flag(engine, "--enable-shared-experts-attn-tp")) is lacks_new
+
+
+def test_releases_compare_as_numbers() -> None:
+    assert before("0.5.9", "0.5.10")
+    assert before("v0.5.17", "0.5.18.post1")
+    assert not before("0.5.23", "0.5.23")
+    assert not before("nightly", "0.5.23")
+
+
+def script() -> ModuleType:
+    path = Path(__file__).resolve().parent.parent / "scripts" / "rules_doc.py"
+    spec = importlib.util.spec_from_file_location("rules_doc", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_current() -> None:
+    found = script()
+    assert found.PAGE.read_text(encoding="utf-8") == found.page(), "run scripts/rules_doc.py"
