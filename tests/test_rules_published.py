@@ -19,7 +19,7 @@ from perilune.plan.rules import Finding, apply_edits, findings_of, pool_findings
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
-FEW = 5
+FEW = 8
 
 
 def pools() -> Iterator[tuple[str, Pool]]:
