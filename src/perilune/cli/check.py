@@ -16,8 +16,9 @@ from perilune.errors import UnusableInput
 if TYPE_CHECKING:
     from perilune.plan.model.config import ModelConfig
     from perilune.plan.rules import Finding
-    from perilune.plan.sources import Reading, Text
+    from perilune.plan.sources.found import Reading
     from perilune.plan.sources.judge import Judge, Judged
+    from perilune.plan.sources.text import Text
 
 COMMAND_LINE = "command line"
 
@@ -155,25 +156,25 @@ def _inputs(
 
 
 def _read(path: Path) -> tuple[Text, Reading]:
-    from perilune.plan.sources import Text, read_source, read_text
+    from perilune.plan.sources.read import read_source
+    from perilune.plan.sources.text import MOST_BYTES, Text, read_text
 
-    if str(path) == "-":
-        from perilune.plan.sources.text import MOST_BYTES
-
-        text = Text.decode(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
-    else:
-        text = read_text(path)
+    piped = str(path) == "-"
+    text = Text.decode(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input") if piped else read_text(path)
     return text, read_source(text)
 
 
 def _read_command(command: tuple[str, ...]) -> tuple[Text, Reading]:
     from perilune.plan.server import Server
-    from perilune.plan.sources import Found, Reading, Text, Word, read_source
+    from perilune.plan.sources.found import Found, Reading, Word
+    from perilune.plan.sources.text import Text
 
     given = options.command_text(command)
     if isinstance(given, str):
+        from perilune.plan.sources.read import read_shell
+
         text = Text.decode(given.encode("utf-8", "surrogateescape"), COMMAND_LINE)
-        reading = read_source(text)
+        reading = read_shell(text)
         if reading.servers:
             return text, reading
     server = Server.parse(given)

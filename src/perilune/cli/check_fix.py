@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import unified_diff
@@ -14,8 +13,9 @@ from perilune.cli.check import Checked, exit_code, findings_of
 from perilune.cli.check_view import print_placed
 from perilune.plan.rules import Finding
 from perilune.plan.server import Server
-from perilune.plan.sources import Reading, Word, read_source
+from perilune.plan.sources.found import Reading, Word
 from perilune.plan.sources.judge import Judge
+from perilune.plan.sources.read import read_source
 from perilune.plan.sources.rewrite import rewritten
 
 Routers = Sequence[Sequence[str]]
@@ -62,9 +62,7 @@ def _print_whole(after: Checked) -> None:
     if not after.text.name:
         click.echo(after.servers[0].found.server.format(one_per_line=True))
         return
-    sys.stdout.flush()
-    click.get_binary_stream("stdout").write(after.text.encode())
-    click.get_binary_stream("stdout").flush()
+    click.echo(after.text.encode(), nl=False)
 
 
 def _print_diff(before: Checked, after: Checked) -> None:

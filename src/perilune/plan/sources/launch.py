@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from perilune.errors import UnusableInput
-from perilune.plan.commandline.form import assignment, container_env, container_tool, read_form
+from perilune.plan.commandline.form import assignment, container_tool, read_form
 from perilune.plan.commandline.words import MAX_WORDS
 from perilune.plan.server import Server
 from perilune.plan.sources.found import Found, Note, Reading, Word
@@ -99,7 +99,7 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
     start = next((i for i, word in enumerate(command.words) if words and word is words[0]), len(command.words))
     head = command.words[start - 1] if start else None
     line = around.text.line(head.at if head is not None and head.at is not None else command.first)
-    env = {**command.env, **_wrapper_env(command.words)}
+    env = {**command.env, **_wrapper_env(command.words), **command.inside}
     image = server.image or around.image
     found = Found(
         server, around.kind, line, around.name, words, head, env,
@@ -140,24 +140,11 @@ def _server(command: Command, texts: Sequence[str]) -> tuple[Server | None, tupl
         return None, ()
     words = command.words[len(texts) - len(read.argv) :] if read.argv else ()
     env = dict(outside) | dict(read.env)
-    if container_tool(read.wrapper):
-        inner = dict(container_env(read.wrapper, env))
-        given = _inner_env(read.wrapper)
-        if given is not None:  # variables set by the shell inside the container
-            wrapper, extra = given
-            flags = tuple(w for name, value in extra.items() for w in ("--env", f"{name}={value}") if name not in inner)
-            return Server(read.argv, tuple(env.items()), read.program, (*wrapper[:-1], *flags, wrapper[-1])), words
-    return Server(read.argv, tuple(env.items()), read.program, read.wrapper), words
-
-
-def _inner_env(wrapper: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]] | None:
-    """The assignments behind an image, and the wrapper without them."""
-    end = len(wrapper)
-    found: dict[str, str] = {}
-    while end and (pair := assignment(wrapper[end - 1])) and wrapper[end - 2] not in ("-e", "--env"):
-        found = {pair[0]: pair[1], **found}
-        end -= 1
-    return (tuple(wrapper[:end]), found) if found else None
+    wrapper = read.wrapper
+    if command.inside and container_tool(wrapper):
+        given = tuple(w for name, word in command.inside.items() for w in ("--env", f"{name}={word.text}"))
+        wrapper = (*wrapper[:-1], *given, wrapper[-1])
+    return Server(read.argv, tuple(env.items()), read.program, wrapper), words
 
 
 def _without_dynamo(words: Sequence[Word]) -> tuple[Word, ...]:

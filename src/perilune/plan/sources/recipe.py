@@ -39,8 +39,9 @@ def _added(root: Node, role: Node, name: str, layout_two: bool) -> list[Word]:
         given += ["--model-path", path.removeprefix("hf:") if known or path.startswith("hf:") else "$MODEL"]
     if mode := _ROLES[name]:
         given += ["--disaggregation-mode", mode]
-    nodes = _number(get(role, "nodes")) if layout_two else _number(get(root, "resources", f"{name[:7]}_nodes"))
-    workers = _number(get(role, "workers")) if layout_two else _number(get(root, "resources", f"{name[:7]}_workers"))
+    short = _ROLES[name] or "agg"
+    nodes = _number(get(role, "nodes")) if layout_two else _number(get(root, "resources", f"{short}_nodes"))
+    workers = _number(get(role, "workers")) if layout_two else _number(get(root, "resources", f"{short}_workers"))
     per = (nodes or 1) // (workers or 1)
     if per > 1:
         given += ["--nnodes", str(per), "--node-rank", "0", "--dist-init-addr", "$(HEAD):8300"]

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
+from perilune.plan.commandline.form import container_tool
 from perilune.plan.sources.found import Note, Word
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.words import Piece, Scope, Value, value_of, words_of
@@ -31,13 +32,14 @@ _REMOTE = frozenset({"ssh", "tmux", "screen"})
 class Command:
     """One simple command: its words, and the variables set for it alone and exported before it.
 
-    `first` and `last` are its characters in the file.
+    `first` and `last` are its characters in the file; `inside` are the variables that a shell sets in a container.
     """
 
     words: tuple[Word, ...]
     env: dict[str, Word]
     first: int
     last: int
+    inside: dict[str, Word] = field(default_factory=dict)
 
 
 @dataclass
@@ -236,7 +238,9 @@ class Walk:
         inside = inner_script(self.script, command.words)
         if inside is not None and self.depth < MOST_DEPTH - 10:
             around, script = inside
-            if called != "eval":
+            if container_tool([word.text for word in around]):
+                local = Scope(taken=dict(scope.taken))
+            elif called != "eval":
                 known = {name: value for name, value in local.variables.items() if name in env}
                 local = Scope(known, dict(scope.exported), taken=dict(scope.taken))
             self._nested(script, local.fork(), command, around)
@@ -247,8 +251,14 @@ class Walk:
     def _nested(self, script: Script, scope: Scope, outer: Command, around: tuple[Word, ...]) -> None:
         """The commands that a command hands to another shell, each with the outer one around it."""
 
+        contained = container_tool([word.text for word in around]) is not None
+
         def report(inner: Command) -> None:
-            self.report(Command((*around, *inner.words), outer.env | inner.env, inner.first, outer.last))
+            words = (*around, *inner.words)
+            if contained:
+                self.report(Command(words, outer.env, inner.first, outer.last, inner.inside | inner.env))
+            else:
+                self.report(Command(words, outer.env | inner.env, inner.first, outer.last, inner.inside))
 
         walk = Walk(script, report, self.notes, depth=self.depth + 5, commands=self.commands)
         walk.run(scope)
@@ -258,11 +268,16 @@ class Walk:
 def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...], Script] | None:
     """The text that `bash -c`, `eval` or `ssh` is given, and what stands before; None for other commands."""
     for index, word in enumerate(words):
-        name = PurePosixPath(word.text).name
+        name = PurePosixPath(word.text.removeprefix("--entrypoint=")).name
         if name in _SHELLS and index + 2 < len(words):
             switch = next((i for i in range(index + 1, len(words) - 1) if _takes_text(words[i].text)), None)
-            if switch is not None and all(w.text.startswith("-") for w in words[index + 1 : switch]):
-                return _around(words[:index]), _quoted(script, words[switch + 1])
+            if switch is None:
+                continue
+            entrypoint = index if word.text.startswith("-") else index - 1
+            if entrypoint >= 0 and words[entrypoint].text.startswith("--entrypoint"):
+                return _started(words[:entrypoint], words[index + 1 : switch]), _quoted(script, words[switch + 1])
+            if all(w.text.startswith("-") for w in words[index + 1 : switch]):
+                return _started(words[:index]), _quoted(script, words[switch + 1])
         if index == 0 and (name == "eval" or name in _REMOTE):
             inside = next((w for w in reversed(words) if " " in w.text), None)
             if inside is not None:
@@ -274,10 +289,9 @@ def _takes_text(word: str) -> bool:
     return word.startswith("-") and not word.startswith("--") and word.endswith("c")
 
 
-def _around(words: Sequence[Word]) -> tuple[Word, ...]:
-    """What starts a shell, without `--entrypoint`, which names the shell itself."""
-    kept = [w for w in words if not w.text.startswith("--entrypoint=")]
-    return tuple(w for w in kept if w.text not in ("exec", "--entrypoint"))
+def _started(*parts: Sequence[Word]) -> tuple[Word, ...]:
+    """What starts a shell, without the `exec` in front."""
+    return tuple(word for part in parts for word in part if word.text != "exec")
 
 
 def _quoted(script: Script, word: Word) -> Script:

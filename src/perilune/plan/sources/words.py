@@ -37,6 +37,9 @@ class Piece:
         """The words of the piece as an unquoted variable gives them."""
         for match in _BLANK.finditer(self.text):
             at = self.at[match.start() : match.end()]
+            if not at:
+                yield Word(match.group())
+                continue
             whole = at == tuple(range(at[0], at[0] + len(at)))
             yield Word(match.group(), at[0], at[0] if whole else None, at[-1] + 1, places=at)
 

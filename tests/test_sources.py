@@ -1,0 +1,266 @@
+"""Reading servers from the files people keep them in: which, where, and what is said instead of guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from perilune.plan.sources.found import Reading
+from perilune.plan.sources.read import read_source
+from perilune.plan.sources.text import Text
+
+
+def read(content: str, name: str = "run.sh") -> Reading:
+    return read_source(Text(name, content))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, and the servers in it as `line: command`."""
+
+    id: str
+    content: str
+    servers: tuple[str, ...]
+    name: str = "run.sh"
+
+
+SHELL = (
+    Case("one line", "sglang serve --tp 8\n", ("1: sglang serve --tp 8",)),
+    Case("continued", "sglang serve \\\n  --tp 8 \\\n  --port 1", ("1: sglang serve --tp 8 --port 1",)),
+    Case("continued with CR LF", "sglang serve \\\r\n  --tp 8\r\n", ("1: sglang serve --tp 8",)),
+    Case("launch_server", "python3 -m sglang.launch_server --tp 8", ("1: python3 -m sglang.launch_server --tp 8",)),
+    Case("variables in front", "A=1 B='x y' sglang serve", ("1: A=1 B='x y' sglang serve",)),
+    Case("exported", "export A=1\ndeclare -x B=2\nsglang serve", ("3: A=1 B=2 sglang serve",)),
+    Case("exported later", "A=1\nexport A\nsglang serve", ("3: A=1 sglang serve",)),
+    Case("not exported", "A=1\nsglang serve", ("2: sglang serve",)),
+    Case("a variable", "TP=8\nsglang serve --tp $TP --port ${TP}00", ("2: sglang serve --tp 8 --port 800",)),
+    Case("unknown", 'sglang serve --model-path "$M/x"', ("1: sglang serve --model-path '$M/x'",)),
+    Case("a default", "sglang serve --tp ${TP:-8}", ("1: sglang serve --tp 8",)),
+    Case("a default overruled", "TP=4\nsglang serve --tp ${TP:-8}", ("2: sglang serve --tp 4",)),
+    Case("split", "F='--tp 8 --port 1'\nsglang serve $F", ("2: sglang serve --tp 8 --port 1",)),
+    Case("quoted is not split", "F='--tp 8'\nsglang serve \"$F\"", ("2: sglang serve '--tp 8'",)),
+    Case("an array", 'A=(--tp 8 # eight\n)\nA+=(--port 1)\nexec sglang serve "${A[@]}"',
+         ("4: exec sglang serve --tp 8 --port 1",)),
+    Case("a function", 'run() { sglang serve --tp "$1" "${@}"; }\nrun 8', ("1: sglang serve --tp 8 8",)),
+    Case("a function nobody calls", "run() {\n sglang serve --tp 8\n}\n", ("2: sglang serve --tp 8",)),
+    Case("branches", 'A=()\nif [ "$R" = p ]; then A+=(--tp 8); else A+=(--tp 4); fi\nsglang serve "${A[@]}"',
+         ("3: sglang serve --tp 8", "3: sglang serve --tp 4")),
+    Case("the same test twice", 'if [ $R = p ]; then A=1; else A=2; fi\nif [ $R = p ]; then B=1; else B=2; fi\n'
+         "sglang serve --tp $A --dp $B", ("3: sglang serve --tp 1 --dp 1", "3: sglang serve --tp 2 --dp 2")),
+    Case("elif", "if a; then X=1; elif b; then X=2; fi\nsglang serve --tp $X",
+         ("2: sglang serve --tp 1", "2: sglang serve --tp 2", "2: sglang serve --tp '$X'")),
+    Case("case", 'case "$1" in p) X=1;; *) X=2;; esac\nsglang serve --tp $X',
+         ("2: sglang serve --tp 1", "2: sglang serve --tp 2")),
+    Case("in the background", "sglang serve --tp 8 > a.log 2>&1 &\nsglang serve --tp 4 | tee b.log",
+         ("1: sglang serve --tp 8", "2: sglang serve --tp 4")),
+    Case("a loop", "for r in 0 1; do sglang serve --node-rank $r & done", ("1: sglang serve --node-rank '$r'",)),
+    Case("a shell in a shell", "srun -N2 bash -c 'export A=1; sglang serve --node-rank $SLURM_NODEID'",
+         ("1: A=1 srun -N2 sglang serve --node-rank '$SLURM_NODEID'",)),
+    Case("ssh", 'ssh node1 "cd /x && sglang serve --tp 8"', ("1: sglang serve --tp 8",)),
+    Case("eval", 'CMD="sglang serve --tp 8"\neval "$CMD --port 1"', ("1: sglang serve --tp 8 --port 1",)),
+    Case("a command in a variable", 'CMD="sglang serve --tp 8"\n$CMD --port 1', ("1: sglang serve --tp 8 --port 1",)),
+    Case("docker", "docker run -e A=1 img:1 sglang serve --tp 8",
+         ("1: docker run -e A=1 img:1 sglang serve --tp 8",)),
+    Case("docker with a shell", "docker run --entrypoint bash img:1 -c 'export A=1; sglang serve --tp 8'",
+         ("1: docker run --env A=1 img:1 sglang serve --tp 8",)),
+    Case("a placeholder", "sglang serve --dist-init-addr <node0-ip>:20000",
+         ("1: sglang serve --dist-init-addr '<node0-ip>:20000'",)),
+    Case("a template", "sglang serve --tp {{ tp }}", ("1: sglang serve --tp '{{ tp }}'",)),
+    Case("characters beyond ASCII", "# é\nsglang serve --served-model-name 'ü' --tp 8",
+         ("2: sglang serve --served-model-name 'ü' --tp 8",)),
+    Case("only its name", "pkill -f 'sglang serve'\necho sglang serve\nsglang serve --tp 8",
+         ("3: sglang serve --tp 8",)),
+    Case("a comment", "# sglang serve --tp 4\nsglang serve --tp 8", ("2: sglang serve --tp 8",)),
+)  # fmt: skip
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - name: main
+    image: lmsysorg/sglang:v1
+    env:
+    - name: TP
+      value: "8"
+    - name: SECRET
+      valueFrom: {secretKeyRef: {name: a, key: b}}
+"""
+LWS = """\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: k3}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      spec:
+        nodeSelector: {nvidia.com/gpu.product: NVIDIA-H200}
+        containers:
+        - command: [sglang, serve]
+          args:
+          - --nnodes=$(LWS_GROUP_SIZE)
+          - --node-rank
+          - $(LWS_WORKER_INDEX)
+    workerTemplate:
+      spec:
+        containers:
+        - command: ["sh", "-c"]
+          args:
+          - |
+            exec sglang serve --nnodes $LWS_GROUP_SIZE \\
+              --node-rank $LWS_WORKER_INDEX
+"""
+DYNAMO = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c}
+data:
+  prefill.yaml: |
+    tp-size: 8
+    enable-mixed-chunk: true
+---
+apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeployment
+metadata: {name: d}
+spec:
+  components:
+  - name: PrefillWorker
+    multinode: {nodeCount: 2}
+    podTemplate:
+      spec:
+        containers:
+        - name: main
+          command: [python3, -m, dynamo.sglang]
+          args: [--config, /etc/sglang/prefill.yaml, --dyn-reasoning-parser, kimi_k3]
+"""
+YAML = (
+    Case("command and args", POD + "    command: [sglang, serve]\n    args: [--tp, $(TP), --port, '1']\n",
+         ("13: SECRET='$(SECRET)' TP=8 sglang serve --tp 8 --port 1",), "a.yaml"),
+    Case("sh -c, quoted", POD + '    command: [bash, -c, "sglang serve --tp \\"$TP\\""]\n',
+         ("13: SECRET='$(SECRET)' TP=8 sglang serve --tp 8",), "a.yaml"),
+    Case("sh -c, folded", POD + "    command: [sh, -c]\n    args:\n    - >\n      sglang serve\n      --tp 8\n",
+         ("16: SECRET='$(SECRET)' TP=8 sglang serve --tp 8",), "a.yaml"),
+    Case("LeaderWorkerSet", LWS, ("11: sglang serve --nnodes=2 --node-rank 0",
+         "22: exec sglang serve --nnodes 2 --node-rank '$LWS_WORKER_INDEX'"), "lws.yml"),
+    Case("DynamoGraphDeployment", DYNAMO, (
+         "20: python3 -m dynamo.sglang --tp-size 8 --enable-mixed-chunk --host 0.0.0.0 --nnodes 2 --node-rank 0 "
+         "--dist-init-addr '$(LEADER):29500'",), "dgd.yaml"),
+    Case("Deployment and StatefulSet", "\n---\n".join(
+         f"apiVersion: apps/v1\nkind: {kind}\nspec:\n  template:\n    spec:\n      containers:\n"
+         "      - command: [sglang, serve, --tp, '8']" for kind in ("Deployment", "StatefulSet")),
+         ("7: sglang serve --tp 8", "15: sglang serve --tp 8"), "a.yaml"),
+    Case("JSON", '{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"command": ["sglang", "serve"]}]}}',
+         ("1: sglang serve",), "pod.json"),
+    Case("compose", "x-a: &a\n  image: i\nservices:\n  s:\n    <<: *a\n    entrypoint: python3 -m sglang.launch_server\n"
+         "    command:\n      --tp 8\n      --port ${PORT:-1}\n    environment:\n    - A=1\n    - B\n",
+         ("6: A=1 python3 -m sglang.launch_server --tp 8 --port 1",), "compose.yaml"),
+    Case("compose with a shell", "services:\n  s:\n    command: bash -c 'sglang serve --tp 8'\n"
+         "    environment: {A: 1}\n", ("3: A=1 sglang serve --tp 8",), "compose.yaml"),
+    Case("--config", "model-path: m\ntp-size: 8 # c\nenable-mixed-chunk: true\ntrust-remote-code: false\n"
+         "cuda-graph-bs-decode: [1, 2]\n",
+         ("1: sglang serve --model-path m --tp-size 8 --enable-mixed-chunk --cuda-graph-bs-decode 1 2",), "c.yaml"),
+    Case("srt-slurm, second layout", "schema: 2\nmodel: {path: hf:moonshotai/Kimi-K3, container: c}\n"
+         "resources: {gpu_type: gb300}\nroles:\n  prefill: {nodes: 2, workers: 1, args: {tp-size: 8}}\n"
+         "  decode: {nodes: 1, workers: 1, env: {A: '1'}, args: {tp-size: 4}}\n",
+         ("5: sglang serve --tp-size 8 --model-path moonshotai/Kimi-K3 --disaggregation-mode prefill --nnodes 2 "
+          "--node-rank 0 --dist-init-addr '$(HEAD):8300' --host 0.0.0.0",
+          "6: A=1 sglang serve --tp-size 4 --model-path moonshotai/Kimi-K3 --disaggregation-mode decode "
+          "--host 0.0.0.0"), "r.yaml"),
+    Case("srt-slurm, first layout", "model: {path: /models/k3}\nresources: {agg_nodes: 2, agg_workers: 1}\nbackend:\n"
+         "  type: sglang\n  aggregated_environment: {A: '1'}\n  sglang_config:\n    aggregated: {tp-size: 16}\n",
+         ("7: A=1 sglang serve --tp-size 16 --model-path '$MODEL' --nnodes 2 --node-rank 0 --dist-init-addr "
+          "'$(HEAD):8300' --host 0.0.0.0",), "r.yaml"),
+)  # fmt: skip
+
+DOCKER = (
+    Case("exec form", 'FROM a AS b\nCMD ["sglang", "serve", "--tp", "1"]\nFROM img\nENV A=1 \\\n # why\n B="x y"\n'
+         'ENTRYPOINT ["sglang", "serve", \\\n  "--tp", "8"]\nCMD ["--port", "1"]\n',
+         ("7: A=1 B='x y' sglang serve --tp 8 --port 1",), "Dockerfile"),
+    Case("shell form", "FROM img\nENV TP 8\nCMD sglang serve \\\n  --tp $TP\n", ("3: TP=8 sglang serve --tp 8",),
+         "Dockerfile"),
+    Case("exec form of a shell", 'FROM img\nCMD ["bash", "-c", "sglang serve --tp 8"]', ("2: sglang serve --tp 8",),
+         "k3.dockerfile"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [*SHELL, *YAML, *DOCKER], ids=lambda case: case.id)
+def test_servers_and_their_lines(case: Case) -> None:
+    found = read(case.content, case.name).servers
+    assert tuple(f"{one.line}: {_shown(one.server)}" for one in found) == case.servers
+    for one in found:
+        assert tuple(word.text for word in one.words) == one.server.argv
+        for word in one.words:
+            assert word.start is None or 0 <= word.start < word.end <= len(case.content)
+
+
+def _shown(server) -> str:  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    return replace(server, env=tuple(sorted(server.env))).format()
+
+
+@pytest.mark.parametrize(
+    ("flag", "line"),
+    [("--tp-size", 3), ("--port", 6), ("--page-size", 6), ("A", 1), ("--model-path", None)],
+)
+def test_the_line_of_a_flag_is_where_it_is_written(flag: str, line: int | None) -> None:
+    content = 'export A=1\nX=(\n  --tp 8\n)\nP=64\nsglang serve "${X[@]}" --port 1 --page-size $P\n'
+    found = read(content).servers[0]
+    place = found.place_of(flag)
+    assert (None if place is None else Text("", content).line(place)) == line
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "said", "line"),
+    [
+        ("cat <<EOF > x\nsglang serve --tp 8\nEOF\n", "a.sh", "cannot be read", 2),
+        ("source env.sh\nsglang serve", "a.sh", "env.sh", 1),
+        ("#!/bin/bash\r\nsglang serve\r\n", "a.sh", "CR LF", 1),
+        ("sglang serve --config /etc/x.yaml", "a.sh", "/etc/x.yaml", 1),
+        (POD + "    envFrom: [{configMapRef: {name: x}}]\n    command: [sglang, serve]\n", "a.yaml", "envFrom", 13),
+        ("tp-size: 8\nlora-paths: a\n", "c.yaml", "lora_paths", 2),
+        ("if a; then X=1; fi\n" * 1 + "".join(f"if t{i}; then X{i}=1; fi\n" for i in range(7)) + "sglang serve",
+         "a.sh", "more than 32 ways", 1),
+    ],
+)  # fmt: skip
+def test_what_is_not_checked_is_said(content: str, name: str, said: str, line: int) -> None:
+    notes = read(content, name).notes
+    assert [note.line for note in notes if said in note.message] == [line], notes
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "platform"),
+    [
+        (LWS, "a.yaml", "h200"),
+        ("#!/bin/bash\n#SBATCH --gres=gpu:gb300:4\nsglang serve", "a.sh", "gb300"),
+        ("#!/bin/bash\n#SBATCH --gres=gpu:8\nsglang serve", "a.sh", None),
+        ("FROM quay.io/ascend/sglang:v0.5.23-cann8.5.0-a3\nCMD sglang serve", "Dockerfile", "a3"),
+        ("FROM lmsysorg/sglang:v0.5.23-rocm700-mi35x\nCMD sglang serve", "Dockerfile", None),
+        (LWS + "---\n" + LWS.replace("H200", "H100"), "a.yaml", None),
+    ],
+)
+def test_the_platform_only_when_it_is_certain(content: str, name: str, platform: str | None) -> None:
+    assert read(content, name).platform == platform
+
+
+def test_a_router_is_found_beside_its_servers() -> None:
+    reading = read("sglang serve &\npython3 -m sglang_router.launch_router --pd-disaggregation --port 8000\n")
+    assert reading.routers == (("--pd-disaggregation", "--port", "8000"),)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "expands"),
+    [
+        ("sglang serve", "a.sh", True),
+        (POD + "    command: [sglang, serve]\n", "a.yaml", False),
+        (POD + "    command: [sh, -c, sglang serve --tp 8]\n", "a.yaml", True),
+        ('FROM a\nCMD ["sglang", "serve"]', "Dockerfile", False),
+        ("FROM a\nCMD sglang serve", "Dockerfile", True),
+        ("tp-size: 8", "c.yaml", False),
+    ],
+)
+def test_whether_a_shell_comes_first(content: str, name: str, expands: bool) -> None:
+    assert [one.expands for one in read(content, name).servers] == [expands]
