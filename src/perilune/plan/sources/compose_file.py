@@ -8,7 +8,7 @@ import yaml
 
 from perilune.plan.sources.found import Found, Word
 from perilune.plan.sources.launch import Surroundings, add_command, read_script
-from perilune.plan.sources.nodes import Node, get, items, pairs, scalar, script_of, start_of, word_of
+from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
 from perilune.plan.sources.pods import read_inner
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command, inner_script
@@ -37,14 +37,14 @@ def read(text: Text, root: Node, outer: Surroundings) -> None:
             continue
         inside = inner_script(Script(text, "", ()), words)
         if inside is None:
-            span = (start_of(parts[0]), max(int(part.end_mark.index) for part in parts))
+            span = (start_of(parts[0]), max(end_of(part) for part in parts))
             first = len(outer.found)
             add_command(Command(tuple(words), dict(around.env), *span), around, expands=False)
             outer.found[first:] = [_expanded(found) for found in outer.found[first:]]
         elif isinstance(parts[-1], yaml.ScalarNode) and words[-1].style == "item":
             read_inner(text, parts, words, around)
         else:
-            around.seen.append((start_of(parts[0]), int(parts[-1].end_mark.index)))
+            around.seen.append((start_of(parts[0]), end_of(parts[-1])))
             read_script(inside[1], around)
 
 
@@ -68,13 +68,13 @@ def _environment(text: Text, node: Node | None) -> tuple[dict[str, Word], Word |
     found: dict[str, Word] = {}
     tail = None
     for key, value in pairs(node):
-        tail = Word("", start_of(key), start_of(key), int(value.end_mark.index), "entry")
+        tail = Word("", start_of(key), start_of(key), end_of(value), "entry")
         if (word := word_of(text, value, entry=True)) is not None:
             found[str(key.value)] = word
     for item in items(node):
         written = scalar(item) or ""
         name, equals, value_text = written.partition("=")
-        tail = Word("", start_of(item), start_of(item), int(item.end_mark.index), "item")
+        tail = Word("", start_of(item), start_of(item), end_of(item), "item")
         if equals:
             places = tuple(script_of(text, item).at)[len(name) + 1 :] if isinstance(item, yaml.ScalarNode) else ()
             whole = bool(places) and places == tuple(range(places[0], places[0] + len(places)))

@@ -12,7 +12,7 @@ from perilune.plan.resolve.state import Rejected
 from perilune.plan.server import Server
 from perilune.plan.sources.found import Found, Note, Word
 from perilune.plan.sources.launch import Surroundings
-from perilune.plan.sources.nodes import Node, documents, get, pairs, plain, scalar, script_of, start_of
+from perilune.plan.sources.nodes import Node, documents, end_of, get, pairs, plain, scalar, script_of, start_of
 from perilune.plan.sources.text import Text
 
 
@@ -31,7 +31,7 @@ def flags(text: Text, root: Node, notes: list[Note], at: Sequence[int] | None = 
     found: list[Word] = []
     for key, value in pairs(root):
         name = str(key.value)
-        first, last = start_of(key), int(value.end_mark.index)
+        first, last = start_of(key), end_of(value)
         place = first if at is None else at[first]
         try:
             words = list(as_words({name: plain(value)}))

@@ -94,6 +94,14 @@ def start_of(node: Node) -> int:
     return int(node.start_mark.index)
 
 
+def end_of(node: Node) -> int:
+    """Just behind the last character of a node; a block ends with the last thing in it."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    return int(node.end_mark.index)
+
+
 def script_of(text: Text, node: yaml.ScalarNode) -> Script:
     """A scalar's value as shell text, each character with its place in the file."""
     start, end = start_of(node), int(node.end_mark.index)

@@ -10,7 +10,7 @@ import yaml
 
 from perilune.plan.sources.found import Found, Note, Word
 from perilune.plan.sources.launch import Surroundings, add_command, read_script
-from perilune.plan.sources.nodes import Node, get, items, pairs, scalar, script_of, start_of, word_of
+from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command, inner_script
 from perilune.plan.sources.text import Text
@@ -93,7 +93,7 @@ def _read_container(text: Text, container: Container, outer: Surroundings) -> No
     if inside is not None:
         read_inner(text, parts, words, around)
     else:
-        last = int(parts[-1].end_mark.index)
+        last = end_of(parts[-1])
         add_command(Command(words, dict(around.env), start_of(parts[0]), last), around, expands=False)
     if len(around.found) == before:
         return
@@ -126,7 +126,7 @@ def _env(text: Text, node: Node) -> tuple[dict[str, Word], Word | None]:
     tail = None
     for item in items(get(node, "env")) + items(get(node, "envs")):
         name, value = scalar(get(item, "name")), get(item, "value")
-        tail = Word("", start_of(item), start_of(item), int(item.end_mark.index), "entry")
+        tail = Word("", start_of(item), start_of(item), end_of(item), "entry")
         if name is None:
             continue
         word = word_of(text, value, entry=True) if value is not None else None
