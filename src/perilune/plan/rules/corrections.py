@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perilune.errors import UnusableInput
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.edits import Edit, edits_between
-from perilune.plan.rules.known import KNOWN
+from perilune.plan.rules.known import KNOWN, refusal
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
@@ -25,20 +25,45 @@ class Correction:
 
 def correct(server: Server, found: Ledger) -> Correction | None:
     """The nearest server that boots, by a few known edits; None where no known edit helps."""
-    start, edits, tried = server, list[str](), set[str]()
-    while not found.boots and len(edits) < MOST_EDITS:
-        error = found.error or found.allocation_error or ""
-        known = next((k for k in KNOWN if k.remedy and k.says not in tried and k.answers(error, found)), None)
-        if known is None or known.remedy is None:
-            return None
-        tried.add(known.says)
+    reached = _steps(server, found, MOST_EDITS)
+    return reached[0] if reached and reached[1].boots else None
+
+
+def answer(server: Server, found: Ledger) -> Correction | None:
+    """The nearest server that boots or, where none is known, one that is past this refusal at least."""
+    for most in (MOST_EDITS, 1):
+        reached = _steps(server, found, most)
+        if reached is not None and (reached[1].boots or most == 1):
+            return reached[0]
+    return None
+
+
+def _steps(server: Server, found: Ledger, most: int) -> tuple[Correction, Ledger] | None:
+    """At most `most` edits, each of which gets past the refusal before it; None when the first does not."""
+    start, edits = server, list[str]()
+    while not found.boots and len(edits) < most:
+        taken = _step(server, found)
+        if taken is None:
+            break
+        says, server, found = taken
+        edits.append(says)
+    if not edits:
+        return None
+    return Correction(server, tuple(edits), edits_between(start, server)), found
+
+
+def _step(server: Server, found: Ledger) -> tuple[str, Server, Ledger] | None:
+    error = refusal(found)
+    for known in KNOWN:
+        if known.remedy is None or not known.answers(error, found):
+            continue
         edited = known.remedy(server, found)
         if edited == server:
             continue
-        server = edited
-        edits.append(known.says)
         try:
-            found = sized(server, found)
+            after = sized(edited, found)
         except UnusableInput:
-            return None
-    return Correction(server, tuple(edits), edits_between(start, server)) if found.boots else None
+            continue
+        if refusal(after) != error:
+            return known.says, edited, after
+    return None

@@ -13,7 +13,7 @@ from perilune.plan.memory import Basis, Ledger
 from perilune.plan.memory.pools import GIB, size_pools
 from perilune.plan.resolve import resolve
 from perilune.plan.resolve.state import Rejected, Rewrite
-from perilune.plan.rules.corrections import correct
+from perilune.plan.rules.corrections import answer
 from perilune.plan.rules.edits import Edit, apply_edits, remove, write
 from perilune.plan.rules.finding import Severity
 from perilune.plan.rules.known import Known, known_refusal
@@ -33,7 +33,7 @@ def refused(s: Subject) -> Iterator[Says]:
     error = found.error or found.allocation_error or ""
     known = known_refusal(error, found)
     command, _ = settled(s.server, s.engine)
-    better = correct(command, found)
+    better = answer(command, found)
     severity, certainty = _certainty(s)
     text = error[:LONGEST_ERROR].removesuffix(".").removeprefix("AssertionError: ").strip()
     verdict = f"{certainty}{ENGINE} does not start with this command"

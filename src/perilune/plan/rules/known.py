@@ -17,6 +17,7 @@ from perilune.plan.server import Server
 
 Remedy = Callable[[Server, Ledger], Server]
 Applies = Callable[[Ledger], bool]
+KEPT = frozenset({"--model-path", "--tp-size"})
 MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
 AITER_OPT = "SGLANG_AITER_K3_OPT"
 SHARED_WHOLE = "SGLANG_K3_SHARED_EXPERTS_ATTN_TP"
@@ -180,6 +181,32 @@ def _fewer_requests(server: Server, found: Ledger) -> Server:
     return server
 
 
+def remove_named(server: Server, found: Ledger) -> Server:
+    """The command without the first flag that the error names, other than the model and the TP size, if that helps."""
+    error = refusal(found)
+    for flag in server.flags:
+        if flag.name in KEPT or not {flag.name, flag.spelled, flag.name[2:].replace("-", "_")} & words_of(error):
+            continue
+        tried = server.unset(flag.name)
+        if refusal(sized(tried, found)) != error:
+            return tried
+    return server
+
+
+def refusal(found: Ledger) -> str:
+    """The engine's text, empty when it boots."""
+    return found.error or found.allocation_error or ""
+
+
+def words_of(error: str) -> frozenset[str]:
+    """The flags and fields that a text names."""
+    return frozenset(re.findall(r"-{0,2}[a-z][a-z0-9_-]+", error))
+
+
+def _before_memory(found: Ledger) -> bool:
+    return found.error_stage in ("parse", "resolve", "check")
+
+
 def _without_aiter_opt(found: Ledger) -> bool:
     return found.resolved.platform.kind == "hip" and found.resolved.model.is_kimi_k3 and not _aiter_opt(found)
 
@@ -337,6 +364,22 @@ KNOWN: tuple[Known, ...] = (
         "write --speculative-eagle-topk 1",
         _set("--speculative-eagle-topk", "1"),
         ("--speculative-eagle-topk", "--speculative-algorithm"),
+    ),
+    _known(
+        "spec-topk",
+        r"speculative_eagle_topk.* > 1 with page_size",
+        "A draft tree needs pages of one token, or another attention backend.",
+        "remove the speculation flags",
+        _unset(*SPECULATION),
+        ("--speculative-algorithm",),
+    ),
+    _known(
+        "spec-algorithm-platform",
+        r"[Ss]peculative decoding only supports",
+        "The algorithm has no kernels on this platform.",
+        "remove the speculation flags",
+        _unset(*SPECULATION),
+        ("--speculative-algorithm",),
     ),
     _known(
         "spec-ragged-dcp",
@@ -683,6 +726,7 @@ KNOWN: tuple[Known, ...] = (
         _unset("--language-model-only"),
         ("--language-model-only",),
     ),
+    _known("engine-refuses", r"", "", "remove what the text names", remove_named, (), _before_memory),
 )
 
 
