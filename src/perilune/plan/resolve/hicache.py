@@ -54,14 +54,11 @@ def hierarchical_cache(r: Resolution) -> None:
 
 
 def _builds_host_pool(r: Resolution) -> bool:
-    retracts_to_host = r["disaggregation_mode"] == "decode" and r[
-        "disaggregation_decode_retraction_backup"
-    ] in (None, "host_pool")
-    return bool(
-        r["enable_hierarchical_cache"]
-        or r["disaggregation_decode_enable_offload_kvcache"]
-        or retracts_to_host
+    retracts_to_host = r["disaggregation_mode"] == "decode" and r["disaggregation_decode_retraction_backup"] in (
+        None,
+        "host_pool",
     )
+    return bool(r["enable_hierarchical_cache"] or r["disaggregation_decode_enable_offload_kvcache"] or retracts_to_host)
 
 
 def _check_linker(r: Resolution) -> None:
@@ -165,8 +162,7 @@ def _check_dcp(r: Resolution) -> None:
         )
     if r["enable_lmcache"]:
         raise refusal(
-            "--enable-lmcache with --dcp-size > 1 is not supported: LMCache has no DCP-aware index "
-            "translation."
+            "--enable-lmcache with --dcp-size > 1 is not supported: LMCache has no DCP-aware index translation."
         )
     if r["enable_hisparse"]:
         raise refusal(

@@ -55,13 +55,11 @@ def _check_speculation(r: Resolution) -> None:
         return
     if (r["speculative_eagle_topk"] or 1) != 1:
         raise r.reject(
-            "The minimal HiSparse spec integration supports linear speculation only; use "
-            "--speculative-eagle-topk 1."
+            "The minimal HiSparse spec integration supports linear speculation only; use --speculative-eagle-topk 1."
         )
     if r["speculative_adaptive"]:
         raise r.reject(
-            "HiSparse speculative decoding uses statically sized swap state; --speculative-adaptive is not "
-            "supported."
+            "HiSparse speculative decoding uses statically sized swap state; --speculative-adaptive is not supported."
         )
 
 

@@ -78,8 +78,7 @@ def _given_base(r: Resolution, events: KVEvents, mode: str, ranks: int) -> int:
     host, base = _tcp(mode)
     if base is None or host not in WILDCARD_HOSTS:
         raise r.reject(
-            f"{FLAG}={mode!r} is not a bindable tcp:// address (a concrete host would be connected to, not "
-            "bound)"
+            f"{FLAG}={mode!r} is not a bindable tcp:// address (a concrete host would be connected to, not bound)"
         )
     for port in (kv_port, _tcp(events.replay_endpoint)[1]):
         if port is not None and abs(base - port) < ranks:

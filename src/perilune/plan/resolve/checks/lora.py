@@ -118,9 +118,7 @@ def _check_limits(r: Resolution, adapters: int) -> None:
         )
     chunk = r["max_lora_chunk_size"]
     if chunk is not None and chunk not in CHUNK_SIZES:
-        raise r.reject(
-            "--max-lora-chunk-size must be a power of 2 between 16 and 128.", error="AssertionError"
-        )
+        raise r.reject("--max-lora-chunk-size must be a power of 2 between 16 and 128.", error="AssertionError")
     if not r["lora_drain_wait_threshold"] >= 0:
         raise r.reject("--lora-drain-wait-threshold must be non-negative.", error="AssertionError")
 
@@ -198,6 +196,4 @@ def _check_moe_runner(r: Resolution) -> None:
     if r["ep_join_mode"] is not None:
         raise r.reject(f"{option} does not yet support elastic EP")
     if r["enable_eplb"] or r["init_expert_location"] != "trivial" or r["ep_num_redundant_experts"] > 0:
-        raise r.reject(
-            f"{option} currently requires trivial expert placement without EPLB or redundant experts"
-        )
+        raise r.reject(f"{option} currently requires trivial expert placement without EPLB or redundant experts")

@@ -17,8 +17,7 @@ def check_parallelism(r: Resolution) -> None:
     micro_batch = r["pp_max_micro_batch_size"]
     if micro_batch is not None and micro_batch < 1:
         raise refusal(
-            "pp_max_micro_batch_size must be a positive integer or None (for auto-compute). "
-            f"Got: {micro_batch}"
+            f"pp_max_micro_batch_size must be a positive integer or None (for auto-compute). Got: {micro_batch}"
         )
     if r["disable_cuda_graph_padding"] and r["enable_torch_compile"]:
         raise refusal(
@@ -32,8 +31,7 @@ def check_parallelism(r: Resolution) -> None:
         _check_pipeline(r)
     if r["dp_size"] > 1 and r["nnodes"] != 1:
         raise refusal(
-            "multi-node data-parallel replicas are not supported; use attention DP (--attn-dp-size) across "
-            "nodes"
+            "multi-node data-parallel replicas are not supported; use attention DP (--attn-dp-size) across nodes"
         )
     if r["base_gpu_id"] < 0:
         raise refusal("base_gpu_id must be non-negative")
@@ -59,15 +57,12 @@ def _check_pipeline(r: Resolution) -> None:
             raise refusal("SGLANG_ENABLE_PP_SPEC does not support DSPARK PD prefill")
     elif algorithm is not None:
         if algorithm.upper() != "EAGLE" or r["enable_multi_layer_eagle"]:
-            raise refusal(
-                "Pipeline parallelism currently only supports EAGLE (non-multi-layer) speculative decoding"
-            )
+            raise refusal("Pipeline parallelism currently only supports EAGLE (non-multi-layer) speculative decoding")
         if relays_drafts:
             _check_draft_relay(r)
         elif not is_prefill:
             raise refusal(
-                "PP + speculative decoding (MTP) is only supported on prefill nodes "
-                "(disaggregation-mode=prefill)"
+                "PP + speculative decoding (MTP) is only supported on prefill nodes (disaggregation-mode=prefill)"
             )
     if r["min_free_slots_delay"] is not None:
         raise refusal(

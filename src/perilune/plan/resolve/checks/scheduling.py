@@ -37,15 +37,11 @@ def check_buckets(r: Resolution, flag: str, rule: list[str] | None) -> None:
             raise refusal(f"default rule should only have one parameter: ['default'], got {len(rule)}")
     elif kind == "tse":
         if len(parameters) != 3:
-            raise refusal(
-                f"TSE rule requires exactly 4 parameters: ['tse', middle, base, count], got {len(rule)}"
-            )
+            raise refusal(f"TSE rule requires exactly 4 parameters: ['tse', middle, base, count], got {len(rule)}")
         try:
             middle, base, count = float(parameters[0]), float(parameters[1]), int(parameters[2])
         except ValueError:
-            raise refusal(
-                "TSE rule parameters must be: ['tse', <float:middle>, <float:base>, <int:count>]"
-            ) from None
+            raise refusal("TSE rule parameters must be: ['tse', <float:middle>, <float:base>, <int:count>]") from None
         if not base > 1:
             raise refusal(f"TSE base must be larger than 1, got: {base}")
         if not count > 0:
@@ -76,8 +72,7 @@ def check_priority(r: Resolution) -> None:
     if enabled:
         if policy not in PRIORITY_POLICIES:
             raise r.reject(
-                "To use priority scheduling, schedule_policy must be 'fcfs' or 'lof'. "
-                f"'{policy}' is not supported.",
+                f"To use priority scheduling, schedule_policy must be 'fcfs' or 'lof'. '{policy}' is not supported.",
                 error="AssertionError",
             )
         if r["default_priority_value"] is None:

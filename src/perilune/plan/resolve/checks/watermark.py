@@ -58,8 +58,7 @@ def _check_features(r: Resolution) -> None:
         raise r.reject(f"{flag} is incompatible with --enable-custom-logit-processor")
     if r["sampling_backend"] not in SAMPLING_BACKENDS:
         raise r.reject(
-            f"{flag} does not support custom sampling backends; got --sampling-backend "
-            f"{r['sampling_backend']!r}"
+            f"{flag} does not support custom sampling backends; got --sampling-backend {r['sampling_backend']!r}"
         )
     if r["disaggregation_mode"] != "null":
         raise r.reject(f"{flag} is not supported with PD disaggregation")

@@ -61,8 +61,7 @@ def _prefill_dtype(r: Resolution) -> str:
         return "nvfp4" if is_sm100(r.platform) else "fp8_e4m3"
     if backend not in NVFP4_PREFILL_DTYPE:
         raise r.reject(
-            "NVFP4 prefill supports an FP8 E4M3 workspace or native NVFP4, but backend "
-            f"{backend!r} provides neither."
+            f"NVFP4 prefill supports an FP8 E4M3 workspace or native NVFP4, but backend {backend!r} provides neither."
         )
     return NVFP4_PREFILL_DTYPE[backend]
 
@@ -106,9 +105,7 @@ def kv4_compatibility(r: Resolution) -> None:
     case, field, allowed = FP4_BACKENDS[prefill == "fa4", r.model.is_mla]
     used = decode if prefill == "fa4" else r["attention_backend"]
     if used not in allowed:
-        raise r.reject(
-            f"KV4 {case} expects {field} to be one of {allowed}, but got {used}", error="AssertionError"
-        )
+        raise r.reject(f"KV4 {case} expects {field} to be one of {allowed}, but got {used}", error="AssertionError")
 
 
 def _native_speculation(r: Resolution, *, mixed: bool) -> None:
@@ -117,8 +114,7 @@ def _native_speculation(r: Resolution, *, mixed: bool) -> None:
     algorithm = given.upper() if given is not None else None
     if algorithm in ("DFLASH", "DSPARK"):
         raise r.reject(
-            f"SM100 native NVFP4 speculative decoding does not yet support {algorithm}; use EAGLE/NEXTN or "
-            "NGRAM."
+            f"SM100 native NVFP4 speculative decoding does not yet support {algorithm}; use EAGLE/NEXTN or NGRAM."
         )
     if algorithm not in NVFP4_SPECULATION:
         raise r.reject(

@@ -15,8 +15,7 @@ def offload_compatibility(r: Resolution) -> None:
         )
     if r["ple_offload_backend"] == "file" and r["ple_offload_embedding"] is False:
         raise r.reject(
-            "--ple-offload-backend file requires --ple-offload-embedding: the file-backed table is the "
-            "offloaded table."
+            "--ple-offload-backend file requires --ple-offload-embedding: the file-backed table is the offloaded table."
         )
 
 
@@ -115,8 +114,7 @@ def _lmcache(r: Resolution) -> None:
         raise r.reject(f"{cache} DP attention", error="NotImplementedError")
     if r["dcp_size"] > 1:
         raise r.reject(
-            "--enable-lmcache with --dcp-size > 1 is not supported: LMCache has no DCP-aware index "
-            "translation",
+            "--enable-lmcache with --dcp-size > 1 is not supported: LMCache has no DCP-aware index translation",
             error="NotImplementedError",
         )
     if r["enable_streaming_session"]:

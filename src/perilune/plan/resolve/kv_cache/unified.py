@@ -63,13 +63,10 @@ def _check_disaggregation(r: Resolution) -> None:
     if r["speculative_algorithm"] is not None:
         raise _refusal(
             r,
-            "with PD disaggregation does not support speculative decoding with the Mooncake transfer "
-            "backend.",
+            "with PD disaggregation does not support speculative decoding with the Mooncake transfer backend.",
         )
     if r.flag_env("SGLANG_DISABLE_LAZY_COMPACTION"):
-        raise _refusal(
-            r, "with PD disaggregation requires lazy compaction; unset SGLANG_DISABLE_LAZY_COMPACTION."
-        )
+        raise _refusal(r, "with PD disaggregation requires lazy compaction; unset SGLANG_DISABLE_LAZY_COMPACTION.")
     if r["enable_hisparse"]:
         raise _refusal(
             r,

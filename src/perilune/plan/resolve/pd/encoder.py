@@ -75,16 +75,14 @@ def _check_text_only(r: Resolution) -> None:
     architectures = list(r.model.raw["architectures"])
     if set(TEXT_ONLY_ARCHITECTURES).isdisjoint(architectures):
         raise r.reject(
-            f"--language-model-only does not support {architectures}. Supported: "
-            f"{list(TEXT_ONLY_ARCHITECTURES)}."
+            f"--language-model-only does not support {architectures}. Supported: {list(TEXT_ONLY_ARCHITECTURES)}."
         )
 
 
 def _check_devices(r: Resolution) -> None:
     moves_kv = r["disaggregation_mode"] in ("prefill", "decode")
     if not (
-        (r["disaggregation_transfer_backend"] == "mooncake" and moves_kv)
-        or r["encoder_transfer_backend"] == "mooncake"
+        (r["disaggregation_transfer_backend"] == "mooncake" and moves_kv) or r["encoder_transfer_backend"] == "mooncake"
     ):
         return
     given = r["disaggregation_ib_device"]

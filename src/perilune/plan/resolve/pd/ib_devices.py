@@ -37,8 +37,7 @@ def _per_gpu(r: Resolution, text: str) -> dict[int, str]:
         raise r.reject(f"Invalid JSON mapping: {text}") from None
     if not all(_is_gpu(gpu) and isinstance(devices, str) for gpu, devices in raw.items()):
         raise r.reject(
-            "Invalid format: keys must be integers (or string representations of integers) and values must "
-            "be strings"
+            "Invalid format: keys must be integers (or string representations of integers) and values must be strings"
         )
     if not raw:
         raise r.reject("No valid GPU mappings found in JSON")

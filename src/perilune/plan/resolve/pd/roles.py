@@ -18,17 +18,13 @@ def disaggregation(r: Resolution) -> None:
         _allocate_after_prefill(r)
     mode = r["disaggregation_mode"]
     if mode == "prefill" and r["dcp_size"] > 1:
-        r.warn(
-            "DCP on a PD prefill server works only if the decode side has the same layout, and rarely pays."
-        )
+        r.warn("DCP on a PD prefill server works only if the decode side has the same layout, and rarely pays.")
     _host_receive(r)
     if mode == "decode":
         _decode_role(r)
     elif mode == "prefill":
         if r["disaggregation_transfer_backend"] == "fake":
-            raise r.reject(
-                "Prefill server does not support 'fake' as the transfer backend", error="AssertionError"
-            )
+            raise r.reject("Prefill server does not support 'fake' as the transfer backend", error="AssertionError")
         if r.flag_env("SGLANG_RUST_SERVER"):
             _share_api_port(r)
     if mode in ("prefill", "decode"):
@@ -79,8 +75,7 @@ def _allocate_after_prefill(r: Resolution) -> None:
     found = [what for applies, what in unsupported if applies]
     if found:
         raise r.reject(
-            "--disaggregation-decode-allocation-policy prefill_complete does not yet support "
-            + ", ".join(found)
+            "--disaggregation-decode-allocation-policy prefill_complete does not yet support " + ", ".join(found)
         )
     if mode == "prefill" and r["optimistic_prefill_attempts"] == 0:
         reason = "Allocation after prefill needs one optimistic prefill attempt."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perilune.plan.resolve.machine import is_npu
 from perilune.plan.resolve.speculation.adaptive import adaptive_steps
 from perilune.plan.resolve.speculation.block import dflash, dspark
 from perilune.plan.resolve.speculation.common import (
@@ -89,10 +90,8 @@ def _block_verification(r: Resolution) -> None:
         return
     algorithm = r["speculative_algorithm"]
     if algorithm not in BLOCK_VERIFICATION:
-        raise r.reject(
-            "--speculative-use-block-verification only supports EAGLE / EAGLE3 / NEXTN / DFLASH / DSPARK."
-        )
-    if r["device"] != "cuda":
+        raise r.reject("--speculative-use-block-verification only supports EAGLE / EAGLE3 / NEXTN / DFLASH / DSPARK.")
+    if is_npu(r.platform):
         raise r.reject("--speculative-use-block-verification only supports CUDA or ROCm.")
     if algorithm in ("EAGLE", "EAGLE3"):
         r.set(

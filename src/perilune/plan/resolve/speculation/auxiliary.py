@@ -31,8 +31,7 @@ def aux_hidden_state_capture(r: Resolution) -> None:
         )
     if convention != "EAGLE3" and not layers:
         raise r.reject(
-            f"--enable-return-aux-hidden-states with {convention} requires "
-            "--return-aux-hidden-state-layer-ids."
+            f"--enable-return-aux-hidden-states with {convention} requires --return-aux-hidden-state-layer-ids."
         )
     _check_layers(r, layers)
     r.set("speculative_algorithm", None, "With aux hidden states the algorithm only names what is captured.")

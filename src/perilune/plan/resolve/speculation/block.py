@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perilune.plan.resolve.machine import is_hip, is_sm100
+from perilune.plan.resolve.machine import is_hip, is_npu, is_sm100
 from perilune.plan.resolve.speculation.common import (
     COORDINATION_ENV,
     force_one,
@@ -27,9 +27,6 @@ DSPARK_DP_A2A = frozenset({"none", "megamoe", "mori"})
 
 def dflash(r: Resolution) -> None:
     """DFLASH verifies exactly one block; its draft needs a dense attention backend of its own."""
-    device = r["device"]
-    if not device.startswith("cuda") and device not in ("npu", "xpu"):
-        raise r.reject(f"DFLASH speculative decoding is not supported on device {device!r}.")
     _dflash_attention_dp(r)
     if r["pp_size"] != 1:
         raise r.reject("Currently DFLASH speculative decoding only supports pp_size == 1.")
@@ -52,10 +49,8 @@ def dflash(r: Resolution) -> None:
 
 
 def _dflash_attention_dp(r: Resolution) -> None:
-    if not runs_attention_dp(r) or r["device"] == "npu":
+    if not runs_attention_dp(r) or is_npu(r.platform):
         return
-    if not r["device"].startswith("cuda"):
-        raise r.reject("DFLASH with dp attention requires CUDA or NPU.")
     if not r["enable_dp_lm_head"]:
         raise r.reject("DFLASH with dp attention requires --enable-dp-lm-head.")
     if r["attn_cp_size"] != 1:
@@ -105,8 +100,6 @@ def _dflash_draft_backend(r: Resolution) -> str:
 
 def dspark(r: Resolution) -> None:
     """DSPARK verifies gamma + 1 tokens, gamma being the draft's block size."""
-    if not r["device"].startswith(("cuda", "npu", "xpu")):
-        raise r.reject("DSpark speculative decoding only supports CUDA, NPU or XPU device.")
     if r["attn_dp_size"] > 1:
         _dspark_attention_dp(r)
     if r["pp_size"] != 1 and r["disaggregation_mode"] != "prefill":
@@ -123,7 +116,7 @@ def dspark(r: Resolution) -> None:
 
 def _dspark_attention_dp(r: Resolution) -> None:
     a2a, draft_a2a = r["moe_a2a_backend"], r["speculative_moe_a2a_backend"]
-    on_npu = r["device"].startswith("npu")
+    on_npu = is_npu(r.platform)
     if not r["enable_dp_lm_head"]:
         raise r.reject("DSpark with dp attention requires --enable-dp-lm-head.")
     if not on_npu:

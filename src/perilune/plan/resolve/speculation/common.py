@@ -58,12 +58,10 @@ def float_env(r: Resolution, name: str, default: float) -> float:
         return default
 
 
-def compare(r: Resolution, value: int | None, operator: str = ">") -> int:
+def ordered(r: Resolution, value: int | None) -> int:
     """`value` as a number to compare; the engine dies with a TypeError where it is unset."""
     if value is None:
-        raise r.reject(
-            f"'{operator}' not supported between instances of 'NoneType' and 'int'", error="TypeError"
-        )
+        raise r.reject("'>' not supported between instances of 'NoneType' and 'int'", error="TypeError")
     return value
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from perilune.plan.model.config import ModelConfig
-from perilune.plan.resolve.speculation.common import not_modelled
 from perilune.plan.resolve.state import Resolution
 
 GEMMA4_ASSISTANTS = frozenset({"Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"})
@@ -34,24 +32,10 @@ def is_bundled(model: ModelConfig) -> bool:
 
 
 def draft_config(r: Resolution) -> Mapping[str, Any]:
-    """The draft's config with `--json-model-override-args` on top; raises UnusableInput when unknown."""
-    if r.draft is not None:
-        raw = r.draft.raw
-    elif r["speculative_draft_model_path"] == r["model_path"]:
-        raw = r.model.raw
-    else:
-        path = r["speculative_draft_model_path"]
-        raise not_modelled(f"The draft model {path!r}", "Give its config.json, or its block size as a flag.")
-    return {**raw, **_overrides(r)}
-
-
-def _overrides(r: Resolution) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(r["json_model_override_args"] or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        raise not_modelled(
-            "This value of --json-model-override-args", "It must be one JSON object."
-        ) from None
+    """The draft's config, or the target's that bundles it, with `--json-model-override-args` on top."""
+    raw = (r.draft or r.model).raw
+    overrides = json.loads(r["json_model_override_args"])  # the target's config has taken them already
+    return {**raw, **overrides} if overrides else raw
 
 
 def block_size(config: Mapping[str, Any]) -> int | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from perilune.plan.resolve.machine import is_hip
+from perilune.plan.resolve.machine import is_hip, is_npu
 from perilune.plan.resolve.speculation.common import (
     MIXED_CHUNK,
-    compare,
     disable_mixed_chunk,
     float_env,
     limit_running_requests,
+    ordered,
 )
 from perilune.plan.resolve.state import Resolution
 from perilune.plan.resolve.view import attention_backends, runs_attention_dp
@@ -51,7 +51,7 @@ def eagle(r: Resolution) -> None:
     if not r["speculative_adaptive"] and r["speculative_num_steps"] is None:
         _default_shape(r)
     topk = r["speculative_eagle_topk"]
-    if "trtllm_mha" in attention_backends(r) and compare(r, topk) > 1:
+    if "trtllm_mha" in attention_backends(r) and ordered(r, topk) > 1:
         raise r.reject("trtllm_mha backend only supports topk = 1 for speculative decoding.")
     _rejection_sampling(r)
     steps = r["speculative_num_steps"]
@@ -59,7 +59,7 @@ def eagle(r: Resolution) -> None:
         r.set("speculative_num_draft_tokens", steps + 1, "A chain verifies its steps and one bonus token.")
         r.warn("With --speculative-eagle-topk 1 the draft tokens are the steps plus one.")
     backend = r["attention_backend"]
-    if compare(r, topk) > 1 and r["page_size"] > 1 and backend not in PAGED_TREE_BACKENDS:
+    if ordered(r, topk) > 1 and r["page_size"] > 1 and backend not in PAGED_TREE_BACKENDS:
         raise r.reject(
             f"speculative_eagle_topk > 1 with page_size > 1 is only supported on {PAGED_TREE_BACKENDS}; got "
             f"attention_backend={backend!r}. Use page_size == 1 or one of those backends."
@@ -90,9 +90,7 @@ def _default_shape(r: Resolution) -> None:
 
 
 def _accepts_exactly(r: Resolution) -> bool:
-    return bool(
-        r["speculative_accept_threshold_single"] == 1.0 and r["speculative_accept_threshold_acc"] == 1.0
-    )
+    return bool(r["speculative_accept_threshold_single"] == 1.0 and r["speculative_accept_threshold_acc"] == 1.0)
 
 
 def _rejection_sampling(r: Resolution) -> None:
@@ -122,7 +120,7 @@ def _rejection_sampling(r: Resolution) -> None:
         )
     if topk != 1:
         raise r.reject("--speculative-use-rejection-sampling requires --speculative-eagle-topk=1.")
-    if r["enable_deterministic_inference"] and not r["device"].startswith("cuda"):
+    if r["enable_deterministic_inference"] and is_npu(r.platform):
         raise r.reject(
             "Deterministic rejection sampling is currently supported only on CUDA-compatible devices because "
             "draft proposal sampling uses a Triton hash kernel."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perilune.plan.resolve.machine import is_npu
 from perilune.plan.resolve.speculation.common import disable_mixed_chunk, limit_running_requests
 from perilune.plan.resolve.state import Resolution
 from perilune.plan.resolve.view import runs_attention_dp
@@ -11,7 +12,7 @@ DRAFT_TOKENS = 12
 
 def ngram(r: Resolution) -> None:
     """Settle NGRAM's tree width and draft tokens; its wide trees need page size 1 or flashinfer."""
-    if r["device"] not in ("cuda", "cpu", "xpu"):
+    if is_npu(r.platform):
         raise r.reject("Ngram speculative decoding only supports CUDA, CPU, or XPU devices.")
     limit_running_requests(r)
     disable_mixed_chunk(r, "NGRAM")

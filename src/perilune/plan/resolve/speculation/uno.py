@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate, repeat
 from operator import mul
 
+from perilune.plan.resolve.machine import is_npu
 from perilune.plan.resolve.speculation.common import disable_mixed_chunk, force_one
 from perilune.plan.resolve.state import Resolution
 from perilune.plan.resolve.view import attention_backends, runs_attention_dp
@@ -33,7 +34,7 @@ def uno(r: Resolution) -> None:
 
 
 def _check_inputs(r: Resolution) -> None:
-    if not r["device"].startswith("cuda"):
+    if is_npu(r.platform):
         raise r.reject("UNO only supports CUDA.")
     if r["speculative_draft_model_path"] is not None:
         raise r.reject("UNO reuses the target model and does not accept --speculative-draft-model-path.")
@@ -64,9 +65,7 @@ def _check_tree(r: Resolution, width: int, topk: int) -> None:
     if width > MAX_TREE_NODES:
         raise r.reject(f"UNO tree mode currently supports at most Q=128 verify nodes, got Q={width}.")
     if width * topk > MAX_FRONTIER:
-        raise r.reject(
-            f"UNO tree mode currently supports Q*K <= 2048; got Q*K={width}*{topk}={width * topk}."
-        )
+        raise r.reject(f"UNO tree mode currently supports Q*K <= 2048; got Q*K={width}*{topk}={width * topk}.")
     capacity = _tree_capacity(topk, steps, width)
     if width > capacity:
         raise r.reject(
@@ -85,8 +84,7 @@ def _check_tree(r: Resolution, width: int, topk: int) -> None:
         raise r.reject("UNO tree mode does not yet support two-batch overlap.")
     if r["speculative_accept_threshold_single"] != 1.0 or r["speculative_accept_threshold_acc"] != 1.0:
         raise r.reject(
-            "UNO tree mode reuses EAGLE target-only sampling and requires both speculative accept thresholds "
-            "to be 1.0."
+            "UNO tree mode reuses EAGLE target-only sampling and requires both speculative accept thresholds to be 1.0."
         )
 
 
@@ -111,13 +109,11 @@ def _check_topology(r: Resolution) -> None:
     r.set("lora_strict_loading", True, "UNO's adapter must load completely.")
     if r["speculative_use_rejection_sampling"]:
         raise r.reject(
-            "UNO manages its own stochastic verification and does not use "
-            "--speculative-use-rejection-sampling."
+            "UNO manages its own stochastic verification and does not use --speculative-use-rejection-sampling."
         )
     disable_mixed_chunk(r, "UNO")
     prefill, decode = attention_backends(r)
     if (prefill, decode) != ("fa3", "fa3"):
         raise r.reject(
-            "UNO requires FA3 for both prefill and decode attention; got "
-            f"prefill={prefill!r}, decode={decode!r}."
+            f"UNO requires FA3 for both prefill and decode attention; got prefill={prefill!r}, decode={decode!r}."
         )
