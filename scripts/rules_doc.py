@@ -11,7 +11,7 @@ from perilune.facts.history import JUDGED, history
 from perilune.facts.rule_coverage import Covered, coverage
 from perilune.facts.rule_examples import SHORT, Example, examples
 from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES
-from perilune.plan.rules.known import KNOWN
+from perilune.plan.rules.refusals import KNOWN
 from perilune.plan.rules.rule import Rule
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "rules.md"

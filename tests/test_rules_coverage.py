@@ -13,7 +13,7 @@ from perilune.facts.history import history, release
 from perilune.facts.rule_coverage import Covered, coverage
 from perilune.facts.rule_examples import examples
 from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES
-from perilune.plan.rules.known import KNOWN
+from perilune.plan.rules.refusals import KNOWN
 from perilune.plan.rules.releases import before, lacks_flag, still_takes
 
 RULES = [*(rule for rules in GROUPS.values() for rule in rules), *PAIR_RULES, *FLEET_RULES]

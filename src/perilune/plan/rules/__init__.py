@@ -22,6 +22,7 @@ from perilune.plan.rules import (
     parallelism,
     ports,
     presets,
+    routing,
     speculation,
     state,
     vision,
@@ -44,6 +45,7 @@ __all__ = [
     "Where",
     "apply_edits",
     "by_severity",
+    "composed_subject",
     "correct",
     "findings_of",
     "fleet_findings",
@@ -71,7 +73,7 @@ GROUPS = {
     "Ports": ports.RULES,
     "Composed commands": (unpublished,),
 }
-PAIR_RULES = pairing.RULES
+PAIR_RULES = (*pairing.RULES, *routing.RULES)
 FLEET_RULES = fleet.RULES
 
 
@@ -92,19 +94,24 @@ def fleet_findings(subjects: Sequence[Subject]) -> list[Finding]:
     return by_severity(finding for one in FLEET_RULES for finding in one(subjects))
 
 
+def composed_subject(
+    pool: Pool, server: Server, found: Ledger, workload: Workload, measured: Measured | None = None
+) -> Subject:
+    """A composed pool as rules look at it: `server` is its head's command, `found` that command's ledger."""
+    return Subject(
+        server,
+        found.resolved,
+        found,
+        workload,
+        measured,
+        image=pool.image or None,
+        unpublished=pool.unpublished,
+        template=True,
+    )
+
+
 def pool_findings(
     pool: Pool, server: Server, found: Ledger, workload: Workload, measured: Measured | None = None
 ) -> list[Finding]:
-    """Everything to say of one composed pool: `server` is its head's command, `found` that command's ledger."""
-    return findings_of(
-        Subject(
-            server,
-            found.resolved,
-            found,
-            workload,
-            measured,
-            image=pool.image or None,
-            unpublished=pool.unpublished,
-            template=True,
-        )
-    )
+    """Everything to say of one composed pool alone."""
+    return findings_of(composed_subject(pool, server, found, workload, measured))

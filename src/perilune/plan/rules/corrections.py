@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perilune.errors import UnusableInput
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.edits import Edit, edits_between
-from perilune.plan.rules.known import KNOWN, refusal
+from perilune.plan.rules.refusals import KNOWN, refusal
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 

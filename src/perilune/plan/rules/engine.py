@@ -16,7 +16,7 @@ from perilune.plan.resolve.state import Rejected, Rewrite
 from perilune.plan.rules.corrections import answer
 from perilune.plan.rules.edits import Edit, apply_edits, remove, write
 from perilune.plan.rules.finding import Severity
-from perilune.plan.rules.known import Known, known_refusal
+from perilune.plan.rules.refusals import Known, known_refusal
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject, settled
 

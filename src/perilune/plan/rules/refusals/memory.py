@@ -1,0 +1,132 @@
+"""Weights and pools that do not fit."""
+
+from __future__ import annotations
+
+from perilune.plan.memory import Ledger
+from perilune.plan.memory.pools import rest_gib
+from perilune.plan.rules.refusals.known import Known, known, unset
+from perilune.plan.rules.subject import sized
+from perilune.plan.server import Server
+
+MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
+AITER_OPT = "SGLANG_AITER_K3_OPT"
+SHARED_WHOLE = "SGLANG_K3_SHARED_EXPERTS_ATTN_TP"
+NO_ROOM = r"Loaded weights leave no GPU memory|Not enough GPU memory for hybrid"
+
+
+def raise_fraction(server: Server, found: Ledger) -> Server:
+    """The least memory fraction, in hundredths, at which the pools fit; the server itself where none does."""
+    start = int(float(found.resolved["mem_fraction_static"] or 0) * 100) + 1
+    for hundredths in range(start, MOST_FRACTION + 1):
+        tried = server.set("--mem-fraction-static", f"{hundredths / 100:.2f}")
+        if sized(tried, found).boots:
+            return tried
+    return server
+
+
+def _split_shared(server: Server, _: Ledger) -> Server:
+    """Say with flags what two variables said to the image the recipe was written for."""
+    if SHARED_WHOLE not in server.environment:
+        return server
+    return server.set("--enable-shared-experts-attn-tp").set("--enable-dense-mlp-attn-tp")
+
+
+def _pinned(found: Ledger) -> bool:
+    """Whether a pin takes more than there is."""
+    return found.inputs is not None and found.inputs.given_slots is not None and rest_gib(found.inputs) > 0
+
+
+def _per_request(found: Ledger) -> bool:
+    """Whether the state pool follows --max-running-requests and takes more than there is."""
+    i = found.inputs
+    return i is not None and i.given_slots is None and i.radix_off and i.asked is not None and rest_gib(i) > 0
+
+
+def _fewer_requests(server: Server, found: Ledger) -> Server:
+    """The most requests, by halves, with which the pools fit."""
+    asked = int(found.resolved["max_running_requests"] or 1)
+    while asked > 1:
+        asked //= 2
+        tried = server.set("--max-running-requests", asked)
+        if sized(tried, found).boots:
+            return tried
+    return server
+
+
+def _without_aiter_opt(found: Ledger) -> bool:
+    return found.resolved.platform.kind == "hip" and found.resolved.model.is_kimi_k3 and not _aiter_opt(found)
+
+
+def _aiter_opt(found: Ledger) -> bool:
+    return found.resolved.env.get(AITER_OPT, "").lower() in ("1", "true", "yes", "y")
+
+
+MEMORY: tuple[Known, ...] = (
+    known(
+        "state-pin-large",
+        NO_ROOM,
+        "The pinned slots take all the memory that the weights and --mem-fraction-static leave.",
+        "remove --max-mamba-cache-size",
+        unset("--max-mamba-cache-size"),
+        ("--max-mamba-cache-size",),
+        _pinned,
+    ),
+    known(
+        "state-requests-large",
+        NO_ROOM,
+        "Without a radix cache every request of --max-running-requests has a state slot, and they take all there is.",
+        "lower --max-running-requests",
+        _fewer_requests,
+        ("--max-running-requests",),
+        _per_request,
+    ),
+    known(
+        "amd-aiter-opt",
+        NO_ROOM,
+        "Without SGLANG_AITER_K3_OPT the weights take much more of an MI35x.",
+        "set SGLANG_AITER_K3_OPT=1",
+        lambda server, _: server.with_env({AITER_OPT: "1"}),
+        (AITER_OPT,),
+        _without_aiter_opt,
+    ),
+    known(
+        "memory-fraction-low",
+        NO_ROOM,
+        "The fraction keeps free memory times (1 - fraction) for graphs and activations, and the weights leave less.",
+        "add --enable-shared-experts-attn-tp and --enable-dense-mlp-attn-tp",
+        _split_shared,
+        ("--mem-fraction-static",),
+    ),
+    known(
+        "memory-fraction-low",
+        NO_ROOM + r"|Please try to increase --mem-fraction-static",
+        "The fraction keeps free memory times (1 - fraction) for graphs and activations, and the weights leave less.",
+        "raise --mem-fraction-static",
+        raise_fraction,
+        ("--mem-fraction-static",),
+    ),
+    known(
+        "state-pool-small",
+        r"state cache is too small to serve any requests",
+        "One request needs more state slots than the pool has.",
+        "remove --max-mamba-cache-size and --mamba-full-memory-ratio",
+        unset("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
+        ("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
+    ),
+    known(
+        "memory-weights",
+        r"^Loading runs out of memory",
+        "The shared experts and the dense MLP are whole on every GPU, for this release reads flags, not the variables.",
+        "add --enable-shared-experts-attn-tp and --enable-dense-mlp-attn-tp",
+        _split_shared,
+        ("--tp-size",),
+        lambda found: SHARED_WHOLE in found.resolved.env,
+    ),
+    known(
+        "memory-weights",
+        r"^Loading runs out of memory",
+        "The weights alone are more than one GPU holds; only more GPUs to a server, expert parallelism or a smaller "
+        "checkpoint help.",
+        flags=("--tp-size", "--pp-size", "--ep-size"),
+    ),
+)

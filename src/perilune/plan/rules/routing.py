@@ -1,0 +1,160 @@
+"""A pair's router: the addresses and ports it names, and the ones the servers have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+from perilune.plan.rules.edits import write
+from perilune.plan.rules.ports import LOOPBACK
+from perilune.plan.rules.rule import PAGE, Says, rule
+from perilune.plan.rules.subject import Subject
+
+Router = Sequence[str] | None
+
+
+def router_ends(router: Router, flag: str) -> list[tuple[str, str | None]]:
+    """The (URL, bootstrap port) pairs after every `--prefill` or `--decode` of a router command."""
+    words = list(router or ())
+    found = []
+    for index, word in enumerate(words):
+        if word == flag and index + 1 < len(words):
+            after = words[index + 2] if index + 2 < len(words) else ""
+            found.append((words[index + 1], after if after.isdigit() or after == "none" else None))
+    return found
+
+
+@rule("pd-bootstrap", "error", PAGE)
+def bootstrap(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """The number after the router's --prefill is the prefill server's bootstrap port."""
+    if not p.parsed or router is None:
+        return
+    real = p["disaggregation_bootstrap_port"]
+    for url, given in router_ends(router, "--prefill"):
+        port = _port(url)
+        if given is not None and given.isdigit() and int(given) != real:
+            yield Says(
+                f"The router asks for bootstrap at port {given}; the prefill server has it at {real}, "
+                "and only the decode worker registers.",
+                f"Write `--prefill {url} {real}` in the router's command.",
+                ("--disaggregation-bootstrap-port",),
+                (write("--disaggregation-bootstrap-port", given),),
+                pool="prefill",
+            )
+        if given is None and real != 8998:
+            yield Says(
+                f"The router names no bootstrap port, so 8998 is taken; the prefill server has {real}.",
+                f"Write `--prefill {url} {real}` in the router's command.",
+                ("--disaggregation-bootstrap-port",),
+                pool="prefill",
+            )
+        if port is not None and port == real and port != p["port"]:
+            yield Says(
+                f"The router's --prefill names {url}, which is the bootstrap port, not the API's {p['port']}.",
+                f"Write `--prefill` with port {p['port']}, then {real}.",
+                ("--port",),
+                pool="prefill",
+            )
+
+
+@rule("pd-router-port", "error", PAGE)
+def router_port(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """The router reaches each server at the port it serves."""
+    for subject, flag in ((p, "--prefill"), (d, "--decode")):
+        if not subject.parsed or "--port" in subject.unknown:
+            continue
+        for url, _ in router_ends(router, flag):
+            port = _port(url)
+            if port is not None and port not in (subject["port"], p["disaggregation_bootstrap_port"]):
+                yield Says(
+                    f"The router's {flag} names {url}; the server serves port {subject['port']}.",
+                    flags=("--port",),
+                    edits=(write("--port", port),),
+                    pool=flag.removeprefix("--"),
+                )
+
+
+@rule("pd-router-host", "error", "ai-dynamo/dynamo issue 4855")
+def router_host(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """A server that listens on the loopback is not reached at another address."""
+    for subject, flag in ((p, "--prefill"), (d, "--decode")):
+        if not subject.parsed or str(subject["host"]) not in LOOPBACK:
+            continue
+        for url, _ in router_ends(router, flag):
+            host = _host(url)
+            if host and host not in LOOPBACK:
+                yield Says(
+                    f"The router reaches {flag.removeprefix('--')} at {host}, but it listens on {subject['host']}.",
+                    flags=("--host",),
+                    edits=(write("--host", "0.0.0.0"),),  # noqa: S104 - the advice for a server behind a router
+                    pool=flag.removeprefix("--"),
+                )
+
+
+@rule("pd-router-options", "advice", "sglang-router 0.3.2 and SGLang 0.5.23 run together")
+def router_options(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """Router options that do not work with a PD pair of this release."""
+    words = tuple(router or ())
+    if "--dp-aware" in words and ("--pd-disaggregation" in words or router_ends(router, "--prefill")):
+        yield Says(
+            "--dp-aware with --pd-disaggregation sends requests to a wrong address in sglang-router 0.3.2.",
+            "Leave --dp-aware out.",
+            severity="error",
+        )
+    if any(a == "--policy" and b == "power_of_two" for a, b in pairwise(words)):
+        yield Says(
+            "The policy power_of_two asks /get_load, which 0.5.23 no longer serves: it sees no load.",
+            "Use --policy cache_aware or round_robin.",
+        )
+
+
+@rule("pd-router-block", "advice", "llm-d/llm-d pull request 2500")
+def router_block(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """A router that scores prefixes hashes blocks of the engine's page size."""
+    words = tuple(router or ())
+    for flag, value in pairwise(words):
+        if flag in ("--block-size", "--kv-cache-block-size", "--hash-block-size") and value.isdigit() and p.accepted:
+            page = p["page_size"] or 1
+            if int(value) != page:
+                yield Says(
+                    f"The router hashes blocks of {value} tokens, the engine has pages of {page}: no prefix matches.",
+                    f"Write {flag} {page} in the router's command, or --page-size {value} on both roles.",
+                    ("--page-size",),
+                )
+
+
+@rule("pd-ports", "advice", PAGE)
+def same_host(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """On one host the roles need ports of their own."""
+    if not p.parsed or not d.parsed or p["port"] != d["port"] or {"--port"} & {*p.unknown, *d.unknown}:
+        return
+    hosts = [{_host(url) for url, _ in router_ends(router, flag)} - {""} for flag in ("--prefill", "--decode")]
+    one = bool(hosts[0] & hosts[1])
+    if one or router is None:
+        yield Says(
+            f"Both roles serve port {p['port']}" + ("." if one else ": on one host the second does not start."),
+            flags=("--port",),
+            edits=(write("--port", p["port"] + 100),),
+            severity="error" if one else None,
+            pool="decode",
+        )
+
+
+def _split(url: str) -> tuple[str, int | None]:
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        return parts.hostname or "", parts.port
+    except ValueError:
+        return "", None
+
+
+def _host(url: str) -> str:
+    return _split(url)[0]
+
+
+def _port(url: str) -> int | None:
+    return _split(url)[1]
+
+
+RULES = (bootstrap, router_port, router_host, router_options, router_block, same_host)
