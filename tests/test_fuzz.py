@@ -169,6 +169,19 @@ def test_mutated_command_lines_never_crash(seed: int) -> None:
             pytest.fail(f"{type(error).__name__}: {error}\non {name}: {command!r:.3000}")
 
 
+ONCE_CRASHED = {
+    "an option of dashes only": ("a3", "sglang serve moonshotai/Kimi-K3 --=x"),
+    "a device with a long name": ("mi355x", f"sglang serve moonshotai/Kimi-K3 --device {'[' * 6_000}"),
+    "DCP wider than TP": ("mi350x", "sglang serve meta-llama/Llama-3.3-70B-Instruct --tp-size 8 --dcp-size 65536"),
+}
+
+
+@pytest.mark.parametrize("what", ONCE_CRASHED)
+def test_a_line_that_once_crashed(what: str) -> None:
+    name, command = ONCE_CRASHED[what]
+    read(command, name, measured=False)
+
+
 @pytest.mark.parametrize(
     "command",
     [

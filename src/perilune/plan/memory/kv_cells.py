@@ -53,7 +53,7 @@ def _layer_bytes(resolved: Resolved, geometry: Geometry, attn_tp: int) -> int:
         if name in FOUR_BIT:
             return width // 2 + width // FOUR_BIT_BLOCK
         return width * size + cache.index_bytes * dcp
-    heads, width = cache.heads(attn_tp // dcp), cache.head_dim + cache.value_dim
+    heads, width = cache.heads(max(1, attn_tp // dcp)), cache.head_dim + cache.value_dim
     if name in FOUR_BIT:
         return heads * (width // 2 + width // FOUR_BIT_BLOCK)
     scales = heads * width // MXFP8_BLOCK if name == "mxfp8" else 0
