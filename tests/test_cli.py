@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ class Run:
         return json.loads(self.out)
 
 
-@pytest.fixture()
+@pytest.fixture
 def perilune(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     def run(command: str, stdin: str = "") -> Run:
         monkeypatch.setattr(sys, "argv", ["perilune", *shlex.split(command)])
@@ -164,13 +165,73 @@ def test_secrets_never_leave(perilune) -> None:
         run = perilune(command)
         assert run.code in (0, 1), run.err
         assert "hush" not in run.out + run.err, command
+    assert "<api-key>" in run.out
+    assert "#   <hf-token>: your own value" in run.out
 
 
 def test_asking_for_more_than_is_admitted_names_the_levers(perilune) -> None:
     run = perilune(f"memory --platform b300 --isl 8192 --osl 1024 --concurrency 400 -- {SERVE}")
-    assert run.code == 0
+    assert run.code == 1
     assert "400 requests are asked for" in run.out
     assert "--mem-fraction-static 0.9" in run.out
+
+
+def test_a_shortfall_is_a_finding_for_programs_too(perilune) -> None:
+    run = perilune(f"memory --platform b300 --isl 8192 --osl 1024 --concurrency 400 --json -- {SERVE}")
+    found = run.document
+    assert run.code == 1
+    assert found["split"]["admitted"] is False
+    assert found["split"]["levers"][0]["lever"].startswith("--mem-fraction-static")
+    assert [finding["severity"] for finding in found["findings"]] == ["capacity"]
+
+
+def test_a_pair_is_judged_together(perilune) -> None:
+    """KV dtype, page size and transfer backend must agree between the roles."""
+    found = perilune(
+        "plan --hardware b300 --mode pd --strategy balanced --json --set prefill:kv-cache-dtype=fp8_e4m3 "
+        "--set decode:page-size=32 --set decode:disaggregation-transfer-backend=mooncake"
+    ).document["findings"]
+    told = " ".join(finding["message"] for finding in found if finding["severity"] == "error")
+    for subject in ("fp8_e4m3", "page", "mooncake"):
+        assert subject in told
+
+
+def test_a_composed_pair_has_nothing_to_say_of_itself(perilune) -> None:
+    found = perilune("plan --hardware b300 --mode pd --strategy balanced --json").document["findings"]
+    assert [finding["id"] for finding in found if finding["severity"] == "error"] == []
+
+
+def test_a_plan_of_unpublished_values_reads_back_whole(perilune, tmp_path: Path) -> None:
+    path = tmp_path / "a3.yaml"
+    made = perilune(f"plan --hardware a3 --mode pd -o {path} --json").document
+    assert made["pools"][0]["unpublished"]
+    assert perilune(f"plan {path} --json").document == made
+
+
+def test_published_figures_stand_beside_the_prediction(perilune) -> None:
+    pool = perilune("plan --hardware b300 --spec none --json").document["pools"][0]
+    assert pool["published"][0]["says"] == "admits 101 requests"
+    assert any("0.5.18" in figure["engine"] for figure in pool["published"])
+
+
+def test_commands_say_what_the_engine_refuses(perilune) -> None:
+    run = perilune("commands --hardware b300 --mode pd --set mamba-radix-cache-strategy=extra_buffer_lazy")
+    assert run.code == 1
+    assert "# error" in run.out
+    assert "extra_buffer_lazy" in run.out
+
+
+def test_one_boot_log_cannot_speak_for_two_pools(perilune) -> None:
+    run = perilune(f"plan --hardware b300 --mode pd {MEASURED}")
+    assert run.code == 2
+    assert "2 pools" in run.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    shell = f"set -o pipefail; {sys.executable} -m perilune recipes | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (0, 141), done.stderr
+    assert done.stderr == ""
 
 
 def test_text_keeps_to_80_columns(perilune) -> None:
@@ -216,7 +277,7 @@ def test_unusable_input_ends_in_one_sentence_and_2(perilune, name: str) -> None:
     [
         ("perilune: 1\nmodel: x\npools: &a [*a]\n", "alias"),
         ("[" * 5000, "nesting"),
-        ("perilune: 1\nmodel: x\npools:\n- {role: unified, platform: b300, nodes: 2, gpus: 8, command: [[sglang]]}\n", "2 nodes"),
+        ("perilune: 1\nmodel: x\npools: [{role: unified, platform: b300, nodes: 2, gpus: 8, command: [[]]}]", "2 nodes"),
         ("perilune: 9\nmodel: x\npools: []\n", "version 9"),
         ("a: [1", "line"),
         ("\x00", "YAML"),

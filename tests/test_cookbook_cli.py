@@ -156,13 +156,13 @@ def test_a_file_that_is_no_page_is_refused_and_the_others_go_on(perilune: Perilu
     ("command", "said"),
     [
         ("tables", "Missing argument"),
-        ("tables missing.mdx", "missing.mdx: cannot be read: no such file"),
+        ("tables missing.mdx", "missing.mdx: The file cannot be read: no such file"),
         ("tables empty", "empty: the folder holds no .mdx page"),
-        ("tables loop.mdx", "loop.mdx: cannot be read"),
+        ("tables loop.mdx", "loop.mdx: The file cannot be read"),
         ("tables docs", "3 pages are too many to print"),
         ("tables docs --write --check", "--check only reports"),
         ("tables docs/good.mdx --to html", "'html' is not one of"),
-        ("lint missing.mdx", "missing.mdx: cannot be read"),
+        ("lint missing.mdx", "missing.mdx: The file cannot be read"),
     ],
 )
 def test_unusable_input_ends_in_one_sentence(perilune: Perilune, pages: Path, command: str, said: str) -> None:

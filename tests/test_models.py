@@ -245,12 +245,12 @@ class TestAFileOfSomebodyElse:
             load_config_file(self.written(tmp_path, content))
 
     def test_a_file_that_is_absent_or_too_big(self, tmp_path: Path) -> None:
-        with pytest.raises(UnusableInput, match="The file cannot be read: No such file"):
+        with pytest.raises(UnusableInput, match="The file cannot be read: no such file"):
             load_config_file(tmp_path / "absent.json")
         big = tmp_path / "big.json"
         with big.open("wb") as handle:
             handle.truncate(16 * 2**20 + 1)
-        with pytest.raises(UnusableInput, match="The file is larger than 16 MiB"):
+        with pytest.raises(UnusableInput, match="The file is larger than the 16,777,216 bytes"):
             load_config_file(big)
         with pytest.raises(UnusableInput, match="The file cannot be read"):
             load_config_file("a\0b")

@@ -161,8 +161,8 @@ def test_measurements_name_recipes_and_agree_with_themselves() -> None:
         ("nvfp4", "none", 91),
         ("nvfp4", "dspark", 60),
     ]
-    assert measurements.admission_cap("b300/unified/balanced", "mxfp4", "none") is not None
-    assert measurements.cards_for("h100/unified/balanced", "mxfp4", "none") == ()
+    assert measurements.published_for("b300/unified/balanced", "mxfp4", "none")[0].says == "admits 101 requests"
+    assert measurements.published_for("h100/unified/balanced", "mxfp4", "none") == ()
 
 
 def test_overlay_defaults_and_knob_options_are_unique() -> None:

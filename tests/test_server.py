@@ -216,16 +216,16 @@ def test_unsetting_a_flag_removes_every_spelling_and_its_values() -> None:
 
 
 SHOWN = {
-    "HF_TOKEN=hf_abc sglang serve": "HF_TOKEN='***' sglang serve",
+    "HF_TOKEN=hf_abc sglang serve": "HF_TOKEN='<hf-token>' sglang serve",
     "HF_TOKEN='<your-hf-token>' sglang serve": "HF_TOKEN='<your-hf-token>' sglang serve",
     "HF_TOKEN=$HF_TOKEN sglang serve": "HF_TOKEN='$HF_TOKEN' sglang serve",
-    "AWS_SECRET_ACCESS_KEY=x sglang serve": "AWS_SECRET_ACCESS_KEY='***' sglang serve",
-    "sglang serve --api-key sk-1 --tp 8": "sglang serve --api-key '***' --tp 8",
-    "sglang serve --api-key=sk-1": "sglang serve '--api-key=***'",
-    "sglang serve --admin-api-key sk-1": "sglang serve --admin-api-key '***'",
-    "sglang serve --ssl-keyfile-password p": "sglang serve --ssl-keyfile-password '***'",
+    "AWS_SECRET_ACCESS_KEY=x sglang serve": "AWS_SECRET_ACCESS_KEY='<aws-secret-access-key>' sglang serve",
+    "sglang serve --api-key sk-1 --tp 8": "sglang serve --api-key '<api-key>' --tp 8",
+    "sglang serve --api-key=sk-1": "sglang serve '--api-key=<api-key>'",
+    "sglang serve --admin-api-key sk-1": "sglang serve --admin-api-key '<admin-api-key>'",
+    "sglang serve --ssl-keyfile-password p": "sglang serve --ssl-keyfile-password '<ssl-keyfile-password>'",
     "docker run -e HF_TOKEN=hf_abc --env=A_TOKEN=b img sglang serve": (
-        "docker run -e 'HF_TOKEN=***' '--env=A_TOKEN=***' img sglang serve"
+        "docker run -e 'HF_TOKEN=<hf-token>' '--env=A_TOKEN=<a-token>' img sglang serve"
     ),
     "sglang serve --max-total-tokens 5": "sglang serve --max-total-tokens 5",
 }

@@ -20,7 +20,7 @@ from perilune.cli.choice import choice_options, deployment_of
 @options.json_option
 def commands(
     plan_file: Path | None, form: str, head_ip: str | None, nic: str | None, as_json: bool, **given: Any
-) -> None:
+) -> int:
     """The exact command of every node, head first, then the router's.
 
     Takes the same choice flags as `perilune plan`, or a plan file it wrote.
@@ -32,9 +32,13 @@ def commands(
     """
     from perilune.plan.compose import commands as blocks_of
     from perilune.plan.compose import placeholders_left
+    from perilune.plan.planned import plan
 
-    blocks = blocks_of(deployment_of(plan_file, given), form, head_ip=head_ip, nic=nic)
-    left = placeholders_left(blocks)
+    deployment = deployment_of(plan_file, given)
+    blocks = blocks_of(deployment, form, head_ip=head_ip, nic=nic)
+    known = {place.token: place.means for place in placeholders_left(blocks)}
+    left = {token: known.get(token, "your own value") for block in blocks for token in block.open}
+    errors = [finding for finding in plan(deployment).findings if finding.severity == "error"]
     if as_json:
         output.emit_json(
             {
@@ -42,10 +46,14 @@ def commands(
                 "commands": [
                     {"pool": b.pool, "node": b.node, "argv": b.argv, "env": dict(b.env), "text": b.text} for b in blocks
                 ],
-                "placeholders": {place.token: place.means for place in left},
+                "placeholders": left,
+                "findings": [finding.to_json() for finding in errors],
             }
         )
-        return
+        return int(bool(errors))
+    for finding in errors:
+        said = f"error{f' in {finding.pool}' if finding.pool else ''}: {finding.message} {finding.fix}"
+        click.echo(textwrap.fill(said, output.WIDTH, initial_indent="# ", subsequent_indent="#   "))
     for block in blocks:
         where = block.pool if block.pool == "router" else f"{block.pool}, node {block.node}"
         click.echo(click.style(f"# {where}", bold=True))
@@ -55,5 +63,6 @@ def commands(
         click.echo(block.text + "\n")
     if left:
         click.echo("# Still to fill in:")
-        for place in left:
-            click.echo(f"#   {place.token}: {place.means}")
+        for token, means in left.items():
+            click.echo(f"#   {token}: {means}")
+    return int(bool(errors))

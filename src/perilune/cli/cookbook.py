@@ -164,7 +164,7 @@ def page(
     """
     from perilune.cookbook.build.cells import Lengths
     from perilune.cookbook.build.kimi_k3 import build
-    from perilune.cookbook.files import replace_file
+    from perilune.files import replace_file
 
     if (isl is None) != (osl is None):
         raise UnusableInput("One length alone says nothing.", where="--isl", fix="Give --isl and --osl.")

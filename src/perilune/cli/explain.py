@@ -8,7 +8,7 @@ import click
 
 from perilune.cli import options
 from perilune.errors import UnusableInput
-from perilune.plan.memory import Ledger, ledger
+from perilune.plan.memory import Ledger, Measured, ledger
 
 
 @click.command()
@@ -43,7 +43,9 @@ def explain(
 
     measured = measured_of(free_before_load_gib, free_after_weights_gib)
     if plan_file is not None:
-        found = _from_plan(plan_file, role)
+        if platform_name or model_config or draft_config or command:
+            raise UnusableInput("A plan file and a pasted command cannot both be explained.", where=str(plan_file))
+        found = _from_plan(plan_file, role, measured)
     elif platform_name is None:
         raise UnusableInput(
             "Say what to explain.",
@@ -64,16 +66,16 @@ def explain(
     return 0 if found.boots else 1
 
 
-def _from_plan(path: Path, role: str | None) -> Ledger:
+def _from_plan(path: Path, role: str | None, measured: Measured | None) -> Ledger:
     from perilune.plan.planfile import read_plan
     from perilune.plan.planned import plan
 
-    pools = plan(read_plan(path)).pools
-    chosen = [pool for pool in pools if role is None or pool.pool.role == role]
-    if len(chosen) != 1:
-        raise UnusableInput(
-            f"The plan has {len(chosen)} pools to explain.",
-            where=str(path),
-            fix=f"Name one with --pool: {' '.join(pool.pool.role for pool in pools)}.",
-        )
-    return chosen[0].ledger
+    deployment = read_plan(path)
+    roles = [pool.role for pool in deployment.pools]
+    if role is None and len(roles) == 1:
+        role = roles[0]
+    if role not in roles:
+        said = f"It has no {role!r} pool." if role else f"It has {len(roles)} pools."
+        raise UnusableInput(said, where=str(path), fix=f"Name one with --pool: {' '.join(roles)}.")
+    pools = plan(deployment, {role: measured} if measured else None).pools
+    return next(pool.ledger for pool in pools if pool.pool.role == role)

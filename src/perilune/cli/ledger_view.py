@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from perilune.cli.output import GIB, WIDTH, gib, table
+from perilune.plan.compose.ratio import shown
 from perilune.plan.memory import Basis, Binds, Figure, Ledger
+from perilune.plan.memory.calculator import read_calculator
 
 if TYPE_CHECKING:
     from perilune.plan.memory import Workload
@@ -141,6 +143,15 @@ def result_rows(ledger: Ledger, load: Workload | None) -> list[tuple[str, str, s
         rows.append(("requests of this length", f"{load.by_kv:,}", f"of {load.tokens:,} tokens in the KV pool"))
         rows.append(("tokens per request", f"{load.tokens_at_cap:,}", "when all admitted run at once"))
     return rows
+
+
+def calculator_row(ledger: Ledger, demand: tuple[int, int] | None) -> list[tuple[str, str, str]]:
+    """The page's ratio for this request length, beside the one at hand."""
+    reading = read_calculator(ledger, sum(demand)) if demand else None
+    if reading is None or reading.page is None:
+        return []
+    best = f"; {reading.best.low} to {reading.best.high} admit the most, {reading.most}" if reading.best else ""
+    return [("page's ratio", shown(reading.page), f"this plan has {shown(reading.present)}{best}")]
 
 
 def total_gib(ledger: Ledger) -> float:

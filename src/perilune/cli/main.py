@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -53,6 +54,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error ends in one sentence and an exit code."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has seen enough is no error
     try:
         code = cli.main(prog_name="perilune", standalone_mode=False)
         sys.stdout.flush()
@@ -61,14 +64,11 @@ def main() -> NoReturn:
         click.echo(f"perilune: {error}", err=True)
         sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        click.echo(f"perilune: {error.format_message()}", err=True)
         sys.exit(2)
     except click.Abort:
         click.echo("perilune: interrupted.", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(0)
     except RecursionError:
         click.echo("perilune: the input is nested too deeply to read.", err=True)
         sys.exit(2)

@@ -8,7 +8,11 @@ import click
 
 from perilune.cli import options, output
 from perilune.errors import UnusableInput
+from perilune.plan.deployment import Workload
 from perilune.plan.memory import Demand, Ledger, Measured, ledger
+from perilune.plan.memory.calculator import read_calculator
+from perilune.plan.memory.levers import advise
+from perilune.plan.rules import Finding, Subject, findings_of
 from perilune.plan.server import Server
 
 
@@ -45,20 +49,26 @@ def memory(
 
     if (isl is None) != (osl is None):
         raise UnusableInput("One length alone says nothing.", where="--isl", fix="Give --isl and --osl.")
+    if concurrency is not None and isl is None:
+        raise UnusableInput("How long are the requests?", where="--concurrency", fix="Give --isl and --osl.")
     measured = measured_of(free_before_load_gib, free_after_weights_gib)
     server = read_server(command)
     resolved = resolve_server(server, platform_name, model_config, draft_config)
     found = ledger(resolved, measured)
+    subject = Subject(server, resolved, found, Workload(isl, osl, concurrency), measured)
+    findings = [one for one in findings_of(subject) if one.severity in ("error", "capacity")]
     demand = None if isl is None or osl is None else (isl, osl)
     if as_json:
         document = found.to_json(demand)
-        if concurrency is not None and found.inputs is not None:
-            document["split"] = split_json(found, Demand(concurrency, sum(demand or (1, 0))))
+        document["calculator"] = demand and calculator_json(found, sum(demand))
+        if concurrency is not None and demand is not None and found.inputs is not None and found.boots:
+            document["split"] = split_json(server, found, Demand(concurrency, sum(demand)), measured)
+        document["findings"] = [finding.to_json() for finding in findings]
         output.emit_json(document)
     refuse_unparsed(resolved)
     if not as_json:
-        _print(found, demand, concurrency, server, measured)
-    return 0 if found.boots else 1
+        _print(found, demand, findings)
+    return int(not found.boots or (concurrency is not None and bool(findings)))
 
 
 def measured_of(before: float | None, after: float | None) -> Measured | None:
@@ -74,12 +84,24 @@ def measured_of(before: float | None, after: float | None) -> Measured | None:
     return Measured(before, after)
 
 
-def split_json(found: Ledger, demand: Demand) -> dict[str, object]:
-    """Which splits admit a demand."""
-    from perilune.plan.memory import split_for
+def calculator_json(found: Ledger, tokens: int) -> dict[str, object] | None:
+    """The page's ratio for this request length, beside the ratios that this memory really admits."""
+    reading = read_calculator(found, tokens)
+    if reading is None:
+        return None
+    return {
+        "tokens_per_request": reading.tokens,
+        "present_ratio": reading.present,
+        "page_ratio": reading.page,
+        "most_requests": reading.most,
+        "best_ratios": reading.best and [float(reading.best.low), float(reading.best.high)],
+    }
 
-    assert found.inputs is not None  # noqa: S101 - the caller has looked
-    split = split_for(found.inputs, demand)
+
+def split_json(server: Server, found: Ledger, demand: Demand, measured: Measured | None) -> dict[str, object]:
+    """Which splits admit a demand, or the levers that would, cheapest first."""
+    advice = advise(server, found, demand, measured)
+    split = advice.split
     return {
         "concurrency": demand.concurrency,
         "tokens_per_request": demand.tokens,
@@ -89,37 +111,26 @@ def split_json(found: Ledger, demand: Demand) -> dict[str, object]:
         "max_mamba_cache_size": split.slots and [split.slots.low, split.slots.high],
         "mamba_full_memory_ratio": split.ratios and [float(split.ratios.low), float(split.ratios.high)],
         "max_running_requests": split.asked,
+        "levers": [
+            {"lever": step.lever.written, "alone": step.alone, "together": step.together} for step in advice.steps
+        ],
+        "reached": advice.reached,
     }
 
 
-def _print(
-    found: Ledger,
-    demand: tuple[int, int] | None,
-    concurrency: int | None,
-    server: Server,
-    measured: Measured | None,
-) -> None:
-    from perilune.cli.ledger_view import print_ledger, result_rows, verdict
-    from perilune.plan.rules import Subject, findings_of
+def _print(found: Ledger, demand: tuple[int, int] | None, findings: list[Finding]) -> None:
+    from perilune.cli.findings_view import print_findings
+    from perilune.cli.ledger_view import calculator_row, print_ledger, result_rows, verdict
 
     console = output.console()
     print_ledger(console, found, every_line=True)
-    load = found.workload(*demand) if demand and found.boots else None
     console.print()
     output.paragraph(verdict(found), style="bold green" if found.boots else "bold red")
     if found.boots:
-        console.print(output.table(("result", "value", "meaning"), result_rows(found, load), right=(1,)))
-    from perilune.plan.deployment import Workload
-
-    isl, osl = demand or (None, None)
-    asked = Workload(isl, osl, concurrency)
-    subject = Subject(server, found.resolved, found, asked, measured)
-    findings = [finding for finding in findings_of(subject) if finding.severity in ("error", "capacity")]
+        load = found.workload(*demand) if demand else None
+        rows = [*result_rows(found, load), *calculator_row(found, demand)]
+        console.print(output.table(("result", "value", "meaning"), rows, right=(1,)))
     if findings:
-        from perilune.cli.findings_view import print_findings
-
         console.print()
         print_findings(console, findings)
-    console.print(
-        "\n~ predicted, p published; all others exact. `perilune explain NAME` derives a figure.", style="dim"
-    )
+    console.print("\n~ predicted, p published, others computed. `perilune explain NAME` derives a figure.", style="dim")

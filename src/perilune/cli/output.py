@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -70,8 +69,3 @@ def paragraph(text: str, *, indent: str = "", style: str = "") -> None:
 def note(text: str) -> None:
     """One line to standard error."""
     click.echo(text, err=True)
-
-
-def is_terminal() -> bool:
-    """Whether standard output is a terminal."""
-    return sys.stdout.isatty()

@@ -10,6 +10,7 @@ import click
 from perilune.cli import options, output
 from perilune.cli.choice import choice_options, deployment_of
 from perilune.cli.memory import measured_of
+from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +54,12 @@ def plan(
 
     deployment = deployment_of(plan_file, given)
     measured = measured_of(free_before_load_gib, free_after_weights_gib)
+    if measured and len(deployment.pools) > 1:
+        raise UnusableInput(
+            f"One boot log cannot speak for {len(deployment.pools)} pools.",
+            where="--free-before-load-gib",
+            fix="Plan one role at a time: --mode prefill, --mode decode.",
+        )
     planned = read_through(deployment, {pool.role: measured for pool in deployment.pools} if measured else None)
     if target is not None:
         write_plan(planned, target)
@@ -61,9 +68,10 @@ def plan(
         output.emit_json(planned.to_json())
     elif as_yaml:
         output.emit_yaml(planned.to_json())
-    elif target is None or output.is_terminal():
+    elif target is None:
         _print(planned)
-    return int(any(finding.severity in ("error", "capacity") for finding in planned.findings))
+    counts = ("error", "capacity") if deployment.workload.concurrency else ("error",)
+    return int(any(finding.severity in counts for finding in planned.findings))
 
 
 def _print(planned: Plan) -> None:
@@ -95,7 +103,7 @@ def _heading(console: Console, planned: Plan) -> None:
 
 
 def _pool(console: Console, planned: Plan, item: PlannedPool) -> None:
-    from perilune.cli.ledger_view import print_ledger, result_rows, verdict
+    from perilune.cli.ledger_view import calculator_row, print_ledger, result_rows, verdict
 
     pool, found, load = item.pool, item.ledger, planned.deployment.workload
     each = f"{pool.replicas} × " if pool.replicas > 1 else ""
@@ -108,10 +116,23 @@ def _pool(console: Console, planned: Plan, item: PlannedPool) -> None:
     output.paragraph(verdict(found), style="bold green" if found.boots else "bold red")
     work = None if load.isl is None or load.osl is None or not found.boots else found.workload(load.isl, load.osl)
     if found.boots:
-        console.print(output.table(("result", "value", "meaning"), result_rows(found, work), right=(1,)))
+        demand = None if load.isl is None or load.osl is None else (load.isl, load.osl)
+        rows = [*result_rows(found, work), *calculator_row(found, demand)]
+        console.print(output.table(("result", "value", "meaning"), rows, right=(1,)))
+    _published(console, item)
     if item.correction is not None:
         output.paragraph("A variant that boots: " + "; ".join(item.correction.edits) + ".")
     _levers(console, item)
+
+
+def _published(console: Console, item: PlannedPool) -> None:
+    if item.published:
+        console.print("\nPublished of this recipe (measured, not predicted)", style="bold")
+    for found in item.published:
+        when = ", ".join(part for part in (found.engine and f"SGLang {found.engine}", found.date or "") if part)
+        output.paragraph(f"{found.says}{f' ({when})' if when else ''}", indent="  ")
+    for caveat in dict.fromkeys(caveat for found in item.published for caveat in found.caveats):
+        output.paragraph(caveat, indent="    ", style="dim")
 
 
 def _levers(console: Console, item: PlannedPool) -> None:
@@ -124,7 +145,7 @@ def _levers(console: Console, item: PlannedPool) -> None:
     for effect in item.levers:
         for note in (effect.why, *effect.changes):
             if note:
-                output.paragraph(f"{_short(effect)}: {note}", indent="  ", style="dim")
+                output.paragraph(f"{effect.lever.written}: {note}", indent="  ", style="dim")
 
 
 def _count(gpus: int, nodes: int) -> str:
@@ -144,8 +165,8 @@ def _shape(item: PlannedPool) -> str:
 
 
 def _short(effect: Effect) -> str:
-    """A lever without its long prefix."""
-    return effect.lever.written.removeprefix("--").removeprefix("SGLANG_OPT_MAMBA_")
+    """A lever without the start that all of them share; the notes below write it in full."""
+    return effect.lever.written.removeprefix("--").removeprefix("SGLANG_OPT_")
 
 
 def _lever(effect: Effect) -> tuple[str, str, str]:

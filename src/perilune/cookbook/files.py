@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perilune.cookbook.page import MAX_PAGE_BYTES, Dialect, Page
 from perilune.errors import UnusableInput
+from perilune.files import read_capped, replace_file, unusable
 
 PAGE_SUFFIX = ".mdx"
 SKIPPED_FOLDERS = frozenset(("node_modules", "__pycache__"))
@@ -26,7 +26,7 @@ def find_pages(paths: Sequence[Path]) -> list[Path]:
         try:
             mode = path.stat().st_mode
         except OSError as error:
-            raise _unusable(path, error) from None
+            raise unusable(path, error) from None
         pages = list(_pages_below(path)) if stat.S_ISDIR(mode) else [path]
         if not pages:
             raise UnusableInput(f"the folder holds no {PAGE_SUFFIX} page.", where=str(path))
@@ -36,7 +36,7 @@ def find_pages(paths: Sequence[Path]) -> list[Path]:
 
 def _pages_below(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
-        raise _unusable(Path(error.filename or folder), error)
+        raise unusable(Path(error.filename or folder), error)
 
     for parent, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
@@ -47,52 +47,9 @@ def _pages_below(folder: Path) -> Iterator[Path]:
 
 def read_page(path: Path) -> Page:
     """Read a page; raises UnusableInput for what is no readable text file of reasonable size."""
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise UnusableInput("this is no regular file.", where=str(path))
-            raw = file.read(MAX_PAGE_BYTES + 1)
-            size = max(len(raw), os.fstat(handle).st_size)
-    except OSError as error:
-        raise _unusable(path, error) from None
-    if size > MAX_PAGE_BYTES:
-        raise UnusableInput(f"the file has {size:,} bytes, and a page may have {MAX_PAGE_BYTES:,}.", where=str(path))
-    return Page.decode(raw, Dialect.of(path.name), str(path))
+    return Page.decode(read_capped(path, MAX_PAGE_BYTES), Dialect.of(path.name), str(path))
 
 
 def write_page(path: Path, page: Page) -> None:
     """Replace a file by a page in one step, keeping its permissions; a link keeps pointing where it did."""
     replace_file(path, page.encode())
-
-
-def replace_file(path: Path, raw: bytes) -> None:
-    """Write bytes beside a file and put them in its place; raises UnusableInput where that fails."""
-    target = Path(os.path.realpath(path))
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-        temporary = None
-    except OSError as error:
-        raise _unusable(path, error, "written") from None
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _unusable(path: Path, error: OSError, done: str = "read") -> UnusableInput:
-    reason = (error.strerror or type(error).__name__).lower()
-    return UnusableInput(f"cannot be {done}: {reason}.", where=str(path))

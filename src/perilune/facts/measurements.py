@@ -91,12 +91,39 @@ def measurements() -> Measurements:
     return load("measurements.yaml", Measurements)
 
 
-def cards_for(cell: str, quant: str, spec: str) -> tuple[Card, ...]:
-    """The cards of a recipe id with this quantization and speculation."""
-    return tuple(c for c in measurements().cards if (c.cell, c.quant, c.spec) == (cell, quant, spec))
+class Published(msgspec.Struct, frozen=True):
+    """One published figure of a recipe, as a sentence, and what to know about it."""
+
+    says: str
+    engine: str
+    date: str | None
+    caveats: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The figure as plain data."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-def admission_cap(cell: str, quant: str, spec: str) -> AdmissionCap | None:
-    """The admission cap published for a recipe id, quantization and speculation."""
-    found = (c for c in measurements().admission_caps if (c.cell, c.quant, c.spec) == (cell, quant, spec))
-    return next(found, None)
+def published_for(cell: str, quant: str, spec: str) -> tuple[Published, ...]:
+    """What was measured on a recipe id with this quantization and speculation: the cap, then each concurrency."""
+    of = (cell, quant, spec)
+    caps = [
+        Published(f"admits {cap.requests} requests", "", None, (), cap.sources)
+        for cap in measurements().admission_caps
+        if (cap.cell, cap.quant, cap.spec) == of
+    ]
+    points = [
+        Published(_sentence(point), card.engine, card.date, card.caveats, card.sources)
+        for card in measurements().cards
+        if (card.cell, card.quant, card.spec) == of
+        for point in card.points
+    ]
+    return (*caps, *points)
+
+
+def _sentence(point: Point) -> str:
+    return (
+        f"{point.concurrency} at once: TTFT {point.ttft_ms / 1000:.2f} s, TPOT {point.tpot_ms:g} ms, "
+        f"{point.tokens_per_s_per_gpu:,.0f} tokens/s/GPU (P50)"
+    )

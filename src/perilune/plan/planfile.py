@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,8 @@ import yaml
 
 from perilune.errors import UnusableInput
 from perilune.facts.hardware import platform
-from perilune.plan.deployment import NODE_RANK, Deployment, Pool, Role, Workload
+from perilune.files import read_capped, replace_file
+from perilune.plan.deployment import NODE_RANK, Deployment, Pool, Role, Unknown, Workload
 from perilune.plan.planned import Plan
 from perilune.plan.server import Server
 from perilune.plan.yaml_input import read_yaml
@@ -28,6 +26,14 @@ class _Workload(msgspec.Struct, frozen=True):
     concurrency: int | None = None
 
 
+class _Unknown(msgspec.Struct, frozen=True):
+    placeholder: str
+    flag: str
+    what: str
+    assume: str = ""
+    because: str = ""
+
+
 class _Pool(msgspec.Struct, frozen=True):
     role: Role
     platform: str
@@ -37,8 +43,11 @@ class _Pool(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     replicas: int = 1
     recipe: str = ""
+    quant: str = ""
+    spec: str = ""
     verification: str = ""
     image: str = ""
+    unpublished: list[_Unknown] = []
     hints: list[str] = []
     notes: list[str] = []
 
@@ -62,37 +71,12 @@ def write_plan(plan: Plan, path: Path) -> None:
     else:
         dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
         text = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise UnusableInput(f"It cannot be written: {error.strerror}.", where=str(path)) from None
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write `text` beside `path`, then move it there."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(path, text.encode())
 
 
 def read_plan(path: Path) -> Deployment:
     """The deployment in a plan file; raises UnusableInput naming the file and the field."""
-    try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise UnusableInput(
-                f"It has {size:,} bytes, more than the {MOST_BYTES:,} a plan may have.", where=str(path)
-            )
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UnusableInput(f"It cannot be read: {error.strerror}.", where=str(path)) from None
+    raw = read_capped(path, MOST_BYTES)
     content = _json(raw, path) if raw.lstrip()[:1] == b"{" else read_yaml(raw, str(path))
     try:
         document = msgspec.convert(content, _Document)
@@ -121,7 +105,10 @@ def _json(raw: bytes, path: Path) -> Any:
 
 
 def _pool(entry: _Pool, where: str) -> Pool:
-    platform(entry.platform)
+    try:
+        platform(entry.platform)
+    except UnusableInput as error:
+        raise UnusableInput(error.message, where=where, fix=error.fix) from None
     if not entry.command or len(entry.command) != entry.nodes:
         raise UnusableInput(
             f"It has {len(entry.command)} commands for {entry.nodes} nodes.",
@@ -141,6 +128,9 @@ def _pool(entry: _Pool, where: str) -> Pool:
         server=head,
         replicas=entry.replicas,
         recipe=entry.recipe,
+        quant=entry.quant,
+        spec=entry.spec,
+        unpublished=tuple(Unknown(**msgspec.to_builtins(unknown)) for unknown in entry.unpublished),
         verification=entry.verification,
         image=entry.image,
         hints=tuple(entry.hints),
@@ -152,4 +142,4 @@ def _pool(entry: _Pool, where: str) -> Pool:
             where=where,
             fix="Make them the same.",
         )
-    return replace(pool)
+    return pool

@@ -8,13 +8,26 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from perilune.facts.hardware import platform
+from perilune.facts.measurements import Published, published_for
 from perilune.plan.deployment import Deployment, Pool, Unknown
 from perilune.plan.memory import Ledger, Measured, ledger
 from perilune.plan.memory.levers import Effect, try_levers
 from perilune.plan.resolve import resolve
 from perilune.plan.resolve.state import Resolved
-from perilune.plan.rules import Correction, Finding, by_severity, correct, pool_findings
+from perilune.plan.rules import (
+    Correction,
+    Finding,
+    Subject,
+    by_severity,
+    composed_subject,
+    correct,
+    findings_of,
+    fleet_findings,
+    pair_findings,
+)
 from perilune.plan.server import Server
 
 ENGINE = "SGLang 0.5.23"
@@ -32,7 +45,12 @@ class PlannedPool:
     resolved: Resolved
     ledger: Ledger
     measured: Measured | None
-    findings: tuple[Finding, ...]
+    subject: Subject
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is to be said of this pool alone."""
+        return tuple(findings_of(self.subject))
 
     @cached_property
     def levers(self) -> tuple[Effect, ...]:
@@ -51,6 +69,8 @@ class PlannedPool:
             "role": pool.role,
             "platform": pool.platform,
             "recipe": pool.recipe,
+            "quant": pool.quant,
+            "spec": pool.spec,
             "verification": pool.verification,
             "replicas": pool.replicas,
             "nodes": pool.nodes,
@@ -76,9 +96,16 @@ class PlannedPool:
                 }
                 for effect in self.levers
             ],
+            "published": [measured.to_json() for measured in self.published],
+            "unpublished": [msgspec.to_builtins(unknown) for unknown in pool.unpublished],
             "hints": list(pool.hints),
             "notes": list(pool.notes),
         }
+
+    @cached_property
+    def published(self) -> tuple[Published, ...]:
+        """What was measured on this very recipe, with engine version and caveats."""
+        return published_for(self.pool.recipe, self.pool.quant, self.pool.spec)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +115,16 @@ class Plan:
     deployment: Deployment
     pools: tuple[PlannedPool, ...]
 
-    @property
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """All pools' findings, the worst first; each names its pool when there are several."""
+        """All findings, the worst first: of each pool, of a pair together, of the fleet."""
         several = len(self.pools) > 1
         found = [f.on(p.pool.role) if several else f for p in self.pools for f in p.findings]
+        subjects = {pool.pool.role: pool.subject for pool in self.pools}
+        if "prefill" in subjects and "decode" in subjects:
+            found += pair_findings(subjects["prefill"], subjects["decode"], self.deployment.router)
+        if several:
+            found += fleet_findings(list(subjects.values()))
         return tuple(by_severity(found))
 
     def to_json(self) -> dict[str, Any]:
@@ -124,8 +156,8 @@ def _planned(pool: Pool, deployment: Deployment, measured: Measured | None) -> P
     server = assumed(pool.servers[0], pool.unpublished)
     resolved = resolve(server, platform(pool.platform))
     found = ledger(resolved, measured)
-    findings = pool_findings(pool, server, found, deployment.workload, measured)
-    return PlannedPool(pool, server, resolved, found, measured, tuple(findings))
+    subject = composed_subject(pool, server, found, deployment.workload, measured)
+    return PlannedPool(pool, server, resolved, found, measured, subject)
 
 
 def assumed(server: Server, unknowns: tuple[Unknown, ...]) -> Server:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from perilune.facts.flags import environment
 from perilune.plan.commandline.form import assignment
 from perilune.plan.commandline.occurrences import occurrences
 
-HIDDEN = "***"
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\$\{?\w+\}?|")
 _SECRET_NAME = re.compile(
-    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$"
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|API_?KEY|ACCESS_KEY(_ID)?"
+    r"|(OPENAI|PRIVATE|SECRET)_KEY)$"
 )
 
 
@@ -24,10 +26,38 @@ def is_secret_name(name: str) -> bool:
 
 
 def hidden(name: str, value: str) -> str:
-    """The value as it may be shown: a secret becomes `***`; a placeholder or a `$NAME` stays."""
-    if not is_secret_name(name) or _PLACEHOLDER.fullmatch(value):
+    """The value as it may be shown: a secret becomes `<name>`, a placeholder; one that was there stays.
+
+    In a value that is a JSON object, the secrets within are hidden.
+    """
+    if not is_secret_name(name):
+        return _hidden_json(value)
+    return value if _PLACEHOLDER.fullmatch(value) else placeholder(name)
+
+
+def placeholder(name: str) -> str:
+    """What stands for a secret of this name, to be replaced by its owner."""
+    return f"<{name.lower().replace('_', '-')}>"
+
+
+def _hidden_json(value: str) -> str:
+    if not value.lstrip().startswith("{"):
         return value
-    return HIDDEN
+    try:
+        content = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    shown = _hidden_members(content)
+    return value if shown == content else json.dumps(shown)
+
+
+def _hidden_members(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {
+            key: hidden(key, item) if isinstance(item, str) and is_secret_name(key) else _hidden_members(item)
+            for key, item in content.items()
+        }
+    return [_hidden_members(item) for item in content] if isinstance(content, list) else content
 
 
 def hide_in_argv(argv: Sequence[str]) -> tuple[str, ...]:
@@ -35,8 +65,6 @@ def hide_in_argv(argv: Sequence[str]) -> tuple[str, ...]:
     shown = list(argv)
     for found in occurrences(argv):
         field = found.option.dest if found.option else found.spelled.lstrip("-").replace("-", "_")
-        if not is_secret_name(field):
-            continue
         if found.joined:
             shown[found.position] = f"{found.spelled}={hidden(field, found.values[0])}"
             continue
@@ -51,6 +79,8 @@ def hide_in_wrapper(wrapper: Sequence[str]) -> tuple[str, ...]:
 
 
 def _hide_assignment(word: str) -> str:
+    if word.startswith("-e") and (attached := assignment(word[2:].removeprefix("="))):
+        return f"-e{attached[0]}={hidden(*attached)}"
     option, separator, text = word.partition("=") if word.startswith("-") else ("", "", word)
     pair = assignment(text)
     if pair is None:

@@ -276,7 +276,8 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
 
 def _too_heavy(weights: tuple[StageWeights, ...], memory: FreeMemory) -> str:
     most = max(stage.bytes for stage in weights) / GIB
+    besides = memory.before_gib - min(memory.stage_free_gib) - most
     return (
-        f"Loading runs out of memory: the weights take {most:.1f} GiB of each GPU, "
-        f"and {memory.before_gib:.1f} GiB are free before loading."
+        f"Loading runs out of memory: weights and draft take {most:.1f} GiB of each GPU and loading itself "
+        f"{besides:.1f} GiB; {memory.before_gib:.1f} GiB are free before it."
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perilune.errors import UnusableInput
+from perilune.files import read_capped
 from perilune.plan.model.config import ModelConfig
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -48,14 +49,7 @@ def parse_config(raw: object, where: str) -> ModelConfig:
 
 
 def _read(file: Path, where: str) -> Any:
-    try:
-        with file.open("rb") as handle:
-            data = handle.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UnusableInput(f"The file cannot be read: {reason}.", where=where) from None
-    if len(data) > MAX_FILE_BYTES:
-        raise UnusableInput(f"The file is larger than {MAX_FILE_BYTES // 2**20} MiB.", where=where)
+    data = read_capped(file, MAX_FILE_BYTES)
     try:
         return json.loads(data.decode("utf-8-sig"))
     except RecursionError:

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perilune.errors import UnusableInput
 from perilune.facts.flags import catalog
+from perilune.files import read_capped
 from perilune.plan.resolve.state import Rejected
 from perilune.plan.yaml_input import read_yaml
 
@@ -47,13 +47,7 @@ def _read(name: str) -> dict[Any, Any]:
         raise Rejected(f"ValueError: Config file must be YAML format, got: {path.suffix}", "parse")
     if not path.is_file():
         raise Rejected(f"ValueError: Config file not found: {name}", "parse")
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise UnusableInput(f"The file is larger than {MAX_BYTES // 1024} KiB.", where=name)
-    except OSError as error:
-        raise UnusableInput(f"It cannot be read ({error.strerror}).", where=name) from None
+    raw = read_capped(path, MAX_BYTES)
     content = read_yaml(raw, name)
     if content is None:
         return {}

@@ -31,21 +31,31 @@ def roles(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
             )
 
 
-def _same(flag: str, field: str, what: str) -> Callable[[Subject, Subject, Router], Iterator[Says]]:
+def _same(
+    flag: str, field: str, what: str, same_as: tuple[tuple[object, str], ...] = ()
+) -> Callable[[Subject, Subject, Router], Iterator[Says]]:
+    """A rule that `field` agrees. `same_as` pairs a value with another that means the same."""
+    means: dict[object, object] = dict(same_as)
+
     def check(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
-        if not _both(p, d) or p[field] == d[field]:
+        if not _both(p, d):
             return
-        wanted, pool = (p[field], "decode") if p.wrote(flag) or not d.wrote(flag) else (d[field], "prefill")
-        edits = (write(flag, wanted),) if wanted not in (None, "", "auto") else ()
+        ours, theirs = (means.get(subject[field], subject[field]) for subject in (p, d))
+        if ours == theirs:
+            return
+        wanted, pool = (ours, "decode") if p.wrote(flag) or not d.wrote(flag) else (theirs, "prefill")
+        edits = (write(flag, str(wanted)),) if wanted not in (None, "", "auto") else ()
         fix = "" if edits else f"Write the same {flag} on both."
-        yield Says(f"{what}: prefill {p[field]}, decode {d[field]}.", fix, (flag,), edits, pool=pool)
+        yield Says(f"{what}: prefill {ours}, decode {theirs}.", fix, (flag,), edits, pool=pool)
 
     check.__doc__ = f"{what}; both roles must resolve to the same."
     return check
 
 
+KV_DTYPES = (("bfloat16", "bf16"), ("auto", "bf16"))  # auto, of a checkpoint without an FP8 KV scheme
+
 kv_dtype = rule("pd-kv-dtype", "error", CONNECT)(
-    _same("--kv-cache-dtype", "kv_cache_dtype", "The KV dtypes differ, and the transfer is refused")
+    _same("--kv-cache-dtype", "kv_cache_dtype", "The KV dtypes differ, and the transfer is refused", KV_DTYPES)
 )
 page_size = rule("pd-page-size", "error", CONNECT)(
     _same("--page-size", "page_size", "The page sizes differ, and the transfer is refused")
@@ -54,7 +64,7 @@ transfer_backend = rule("pd-transfer", "error", CONNECT)(
     _same("--disaggregation-transfer-backend", "disaggregation_transfer_backend", "The transfer backends differ")
 )
 state_dtype = rule("pd-state-dtype", "error", CONNECT)(
-    _same("--mamba-ssm-dtype", "mamba_ssm_dtype", "The state dtypes differ")
+    _same("--mamba-ssm-dtype", "mamba_ssm_dtype", "The state dtypes differ", ((None, "float32"),))
 )
 
 
