@@ -38,6 +38,7 @@ format: $(READY) ## rewrite the code in the project's format
 	@$(BIN)/ruff format -q .
 
 conformance: $(READY) ## compare with the real SGLang 0.5.23 (builds a throw-away environment)
+	@test -d $(FACTS)/memory || { echo "No reference in FACTS=$(FACTS): it must hold memory/cases.json."; exit 2; }
 	@PYTHON=$(PYTHON) $(BIN)/python scripts/conformance_env.py $(ORACLE)
 	@PERILUNE_ORACLE=$(abspath $(ORACLE)) PERILUNE_FACTS=$(abspath $(FACTS)) \
 		$(BIN)/python -m pytest -q -m conformance tests/conformance
