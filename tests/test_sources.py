@@ -154,7 +154,8 @@ YAML = (
          ("7: sglang serve --tp 8", "15: sglang serve --tp 8"), "a.yaml"),
     Case("JSON", '{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"command": ["sglang", "serve"]}]}}',
          ("1: sglang serve",), "pod.json"),
-    Case("compose", "x-a: &a\n  image: i\nservices:\n  s:\n    <<: *a\n    entrypoint: python3 -m sglang.launch_server\n"
+    Case("compose", "x-a: &a\n  image: i\nservices:\n  s:\n    <<: *a\n"
+         "    entrypoint: python3 -m sglang.launch_server\n"
          "    command:\n      --tp 8\n      --port ${PORT:-1}\n    environment:\n    - A=1\n    - B\n",
          ("6: A=1 python3 -m sglang.launch_server --tp 8 --port 1",), "compose.yaml"),
     Case("compose with a shell", "services:\n  s:\n    command: bash -c 'sglang serve --tp 8'\n"

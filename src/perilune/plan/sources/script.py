@@ -14,7 +14,9 @@ from perilune.plan.sources.text import Text
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-MOST_CHARACTERS = 1 << 20
+MOST_CHARACTERS = 256 * 1024
+MOST_NESTING = 400  # the parser itself gives up, badly, at some tens of thousands
+_NESTING = re.compile(r"(?P<open>[(\[{]|\b(?:if|case|do)\b)|[)\]}]|\b(?:fi|esac|done)\b")
 _PLACEHOLDER = re.compile(r"(?<!<)<[A-Za-z](?:[\w .:/-]*[\w.:/-])?>|\{\{[^{}\n]*\}\}")
 
 
@@ -44,8 +46,16 @@ class Script:
         """The syntax tree, with byte offsets equal to character offsets; raises UnusableInput when too big."""
         if len(self.src) > MOST_CHARACTERS:
             raise UnusableInput(
-                f"The shell text has more than {MOST_CHARACTERS >> 20} MiB.", where=self.text.at(self.offset(0))
+                f"The shell text has more than {MOST_CHARACTERS >> 10} KiB.", where=self.text.at(self.offset(0))
             )
+        depth = 0
+        for match in _NESTING.finditer(self.src):
+            depth = depth + 1 if match["open"] else max(depth - 1, 0)
+            if depth > MOST_NESTING:
+                raise UnusableInput(
+                    f"The shell text is nested more than {MOST_NESTING} deep.",
+                    where=self.text.at(self.offset(match.start())),
+                )
         return _parser().parse(_readable(self.src).encode("ascii", "replace")).root_node
 
 

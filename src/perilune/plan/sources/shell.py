@@ -57,7 +57,7 @@ class Walk:
         """Walk the whole script, then the functions that nothing called."""
         root = self.script.parse()
         broken = first_error(root)
-        if broken is not None and (root.is_error or broken.parent == root):
+        if broken is not None and (root.is_error or broken in root.children):
             place = self._where(broken.start_byte)
             raise UnusableInput("The shell text is broken here.", where=place, fix="`bash -n` says more.")
         scopes = self._visit(root, [scope])
@@ -102,7 +102,7 @@ class Walk:
                 return self._command(node, scopes)
             case "subshell":
                 self._all(node.named_children, [scope.fork() for scope in scopes])
-        return self._all(node.named_children, scopes) if node.type in _BODIES else scopes
+        return self._all(_parts(node), scopes) if node.type in _BODIES else scopes
 
     def _all(self, nodes: Sequence[Node], scopes: list[Scope]) -> list[Scope]:
         for node in nodes:
@@ -316,6 +316,15 @@ def _added(old: Value | None, new: Value) -> Value:
     if isinstance(old, Piece):
         return Piece(old.text + new.text, old.at + new.at)
     return new
+
+
+def _parts(node: Node) -> list[Node]:
+    """What stands in a body; a chain of `&&` and `||` is one body, however long."""
+    found: list[Node] = []
+    while node.type == "list" and node.named_children:
+        found.extend(reversed(node.named_children[1:]))
+        node = node.named_children[0]
+    return [node, *reversed(found)] if found else node.named_children
 
 
 def _single(value: Value | None) -> Word | None:

@@ -1,0 +1,275 @@
+"""`perilune check`: what it prints, where it points, and when it fails."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from perilune.cli.check import check
+from perilune.errors import UnusableInput
+
+MODEL = "--model-path moonshotai/Kimi-K3 --trust-remote-code"
+SOUND = f"sglang serve {MODEL} --tp-size 8 --max-running-requests 16 --max-mamba-cache-size 64\n"
+ROUNDING = f"sglang serve {MODEL} \\\n  --tp-size 16 --ep-size 16 --moe-runner-backend marlin --nnodes 2 --node-rank $R --dist-init-addr 10.0.0.1:20000 \\\n"
+REFUSED = ROUNDING + "  --enable-mamba-cache-stochastic-rounding\n"  # not on H200
+PREFILL = f"sglang serve {MODEL} --tp-size 8 --host 10.0.0.1 --disaggregation-mode prefill --kv-cache-dtype fp8_e4m3\n"
+DECODE = f"sglang serve {MODEL} --tp-size 8 --host 10.0.0.2 --disaggregation-mode decode --kv-cache-dtype bf16\n"
+
+
+def run(*arguments: str, piped: str | None = None) -> Result:
+    return CliRunner().invoke(check, arguments, input=piped, standalone_mode=False)
+
+
+def findings(*arguments: str) -> list[dict[str, Any]]:
+    result = run(*arguments, "--json")
+    assert result.exception is None, result.exception
+    found: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
+    return found
+
+
+def errors(found: Sequence[dict[str, Any]]) -> list[str]:
+    return [one["id"] for one in found if one["severity"] == "error"]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+
+    def put(content: str, name: str = "run.sh") -> str:
+        Path(name).write_bytes(content.encode())
+        return name
+
+    return put
+
+
+def test_a_sound_server_has_no_error(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(SOUND), "--platform", "b300")
+    assert (result.return_value, "error" in result.stdout) == (0, False)
+
+
+def test_a_refused_server_is_an_error_at_the_flag(write) -> None:  # type: ignore[no-untyped-def]
+    found = findings(write(REFUSED), "--platform", "h200")
+    assert found[0]["id"] == "state-rounding"
+    assert found[0]["where"] == {"file": "run.sh", "line": 3}
+    assert list(found[0])[:3] == ["id", "severity", "where"]
+    assert {"flags", "message", "fix", "source"} <= set(found[0])
+    assert found[0]["flags"][0] == "--enable-mamba-cache-stochastic-rounding"
+
+
+def test_text_is_worst_first_within_eighty_columns(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(REFUSED), "--platform", "h200")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "run.sh:3 error state-rounding"
+    assert any(line.startswith("    fix: ") for line in lines)
+    assert re.fullmatch(r"1 server in 1 file: 1 error.*\.", lines[-1])
+    assert all(len(line) <= 80 for line in lines)
+    severities = [line.split()[1] for line in lines if re.match(r"run\.sh:\d+ ", line)]
+    assert severities == sorted(severities, key=["error", "rewrite", "capacity", "advice"].index)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code"),
+    [
+        (SOUND, (), 0),
+        (SOUND.replace("64", "20"), ("--concurrency", "64", "--isl", "8192", "--osl", "1024"), 0),
+        (SOUND.replace("64", "20"), ("--concurrency", "64", "--isl", "8192", "--osl", "1024", "--strict"), 1),
+        (SOUND + "--no-such-flag", (), 0),
+        (SOUND.replace("\n", " --no-such-flag\n"), (), 1),
+    ],
+)
+def test_exit_codes(content: str, options: tuple[str, ...], code: int, write) -> None:  # type: ignore[no-untyped-def]
+    assert run(write(content), "--platform", "b300", *options).return_value == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Nothing to check"),
+        (("run.sh",), "which accelerator"),
+        (("run.sh", "--platform", "b301"), "Unknown platform"),
+        (("run.sh", "--platform", "b300", "--", "sglang", "serve"), "Both"),
+        (("run.sh", "--platform", "b300", "--sglang", "new"), "no release"),
+        (("run.sh", "--platform", "b300", "--json", "--sarif"), "Give one of them"),
+        (("none.sh", "--platform", "b300"), "no such file"),
+        (("empty.sh", "--platform", "b300"), "no SGLang server"),
+        (("unread.sh", "--platform", "b300"), "line 2"),
+        (("run.sh", "--platform", "b300", "--router", "run.sh"), "no router"),
+        (("--pair", "run.sh", "run.sh", "--platform", "b300"), "no prefill server"),
+        (("--platform", "b300", "--", "ls", "-l"), "No server command"),
+        (("unknown.sh", "--platform", "b300"), "unknown.sh, line 1"),
+    ],
+)
+def test_unusable_input(arguments: tuple[str, ...], said: str, write) -> None:  # type: ignore[no-untyped-def]
+    write(SOUND)
+    write("ls\n", "empty.sh")
+    write("cat <<E\nsglang serve\nE\n", "unread.sh")
+    write("sglang serve --model-path who/knows", "unknown.sh")
+    result = run(*arguments)
+    if isinstance(result.exception, UnusableInput):
+        text = str(result.exception)
+    else:
+        assert result.return_value == 2
+        text = result.stderr
+    assert said in text
+
+
+def test_one_unusable_file_does_not_hide_the_others(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(REFUSED), write("\0", "b.sh"), "--platform", "h200")
+    assert result.return_value == 2
+    assert "state-rounding" in result.stdout
+    assert "b.sh: It is a binary file" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["words", "one string", "standard input", "a file from standard input"])
+def test_a_pasted_command(form: str) -> None:
+    words = ["sglang", "serve", *MODEL.split(), "--tp-size", "8", "--no-such-flag"]
+    text = " ".join(words)
+    arguments = {
+        "words": ["--", *words],
+        "one string": ["--", text],
+        "standard input": ["--", "-"],
+        "a file from standard input": ["-"],
+    }[form]
+    result = run("--platform", "b300", "--json", *arguments, piped=text)
+    assert result.return_value == 1
+    found = json.loads(result.stdout)["findings"][0]
+    assert (found["severity"], found["flags"]) == ("error", ["--no-such-flag"])
+    assert (found["where"] or {}).get("line") == (None if form == "words" else 1)
+
+
+def test_secrets_are_never_shown(write) -> None:  # type: ignore[no-untyped-def]
+    name = write(f"export HF_TOKEN=hf_abc\nsglang serve {MODEL} --tp-size 7 --api-key sk-xyz\n")
+    for form in ("--json", "--sarif", "--github"):
+        output = run(name, "--platform", "b300", form).output
+        assert "hf_abc" not in output
+        assert "sk-xyz" not in output
+
+
+def test_a_pair_is_judged_together(write) -> None:  # type: ignore[no-untyped-def]
+    prefill, decode = write(PREFILL, "p.sh"), write(DECODE, "d.sh")
+    alone = errors(findings(prefill, decode, "--platform", "b300"))
+    together = findings("--pair", prefill, decode, "--platform", "b300")
+    new = [one for one in together if one["severity"] == "error" and one["id"] not in alone]
+    assert any("--kv-cache-dtype" in one["flags"] for one in new), together
+    assert {one["where"]["file"] for one in new} <= {"p.sh", "d.sh"}
+
+
+def test_roles_in_one_file_are_a_pair(write) -> None:  # type: ignore[no-untyped-def]
+    found = findings(write(PREFILL.replace("\n", " &\n") + DECODE), "--platform", "b300")
+    pair = [one for one in found if one["severity"] == "error" and "--kv-cache-dtype" in one["flags"]]
+    assert pair
+    assert {one["where"]["line"] for one in pair} <= {1, 2}
+
+
+def test_the_router_of_a_pair(write) -> None:  # type: ignore[no-untyped-def]
+    router = write("python3 -m sglang_router.launch_router --pd-disaggregation --prefill http://10.0.0.1:30000 8999 "
+                   "--decode http://10.0.0.2:30000\n", "router.sh")  # fmt: skip
+    prefill, decode = write(PREFILL, "p.sh"), write(DECODE.replace("bf16", "fp8_e4m3"), "d.sh")
+    without = {one["id"] for one in findings("--pair", prefill, decode, "--platform", "b300")}
+    found = [
+        one for one in findings("--pair", prefill, decode, "--router", router, "--platform", "b300")
+        if one["id"] not in without
+    ]  # fmt: skip
+    assert any("8999" in one["message"] for one in found), found
+
+
+def test_the_platform_comes_from_the_manifest(write) -> None:  # type: ignore[no-untyped-def]
+    name = write(
+        "apiVersion: v1\nkind: Pod\nspec:\n  nodeSelector: {nvidia.com/gpu.product: NVIDIA-H200}\n  containers:\n"
+        "  - command: [sglang, serve, --model-path, moonshotai/Kimi-K3, --tp-size, '16']\n", "a.yaml"
+    )  # fmt: skip
+    assert json.loads(run(name, "--json").stdout)["servers"][0]["platform"] == "h200"
+
+
+def test_the_same_server_in_many_files_is_said_in_each(write) -> None:  # type: ignore[no-untyped-def]
+    names = [write(REFUSED, f"{number}.sh") for number in range(5)]
+    found = findings(*names, "--platform", "h200")
+    assert [one["where"]["file"] for one in found if one["severity"] == "error"] == names
+
+
+def test_what_the_engine_refuses_in_a_config_file_is_an_error(write) -> None:  # type: ignore[no-untyped-def]
+    found = findings(write("model-path: moonshotai/Kimi-K3\nlora-paths: a\n", "c.yaml"), "--platform", "b300")
+    assert found[0]["id"] == "config-refused"
+    assert found[0]["where"] == {"file": "c.yaml", "line": 2}
+
+
+def test_sarif(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(REFUSED, "a b.sh"), "--platform", "h200", "--sarif")
+    log = json.loads(result.stdout)
+    assert (log["version"], log["$schema"].endswith("sarif-2.1.0.json"), result.return_value) == ("2.1.0", True, 1)
+    (run_,) = log["runs"]
+    rules = run_["tool"]["driver"]["rules"]
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    for one in run_["results"]:
+        assert rules[one["ruleIndex"]]["id"] == one["ruleId"]
+        assert one["level"] in ("error", "warning", "note")
+        assert one["message"]["text"]
+        place = one["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "a%20b.sh"
+        assert place["region"]["startLine"] >= 1
+    assert run_["results"][0]["level"] == "error"
+
+
+def test_github_annotations(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(REFUSED, "a,b:c.sh"), "--platform", "h200", "--github")
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("::error file=a%2Cb%3Ac.sh,line=3,title=error state-rounding::")
+    assert all(re.match(r"::(error|warning|notice) file=[^:,]+,line=\d+,title=[^:,]+::\S", line) for line in lines)
+
+
+def test_github_escapes_what_would_start_another_command() -> None:
+    from perilune.cli.check_formats import to_github
+    from perilune.plan.rules import Finding
+
+    finding = Finding("x", "error", "50%\n::set-output name=a::b").at("a\r\n::error::b.sh", 1)
+    (line,) = to_github([finding])
+    assert line == "::error file=a%0D%0A%3A%3Aerror%3A%3Ab.sh,line=1,title=error x::50%25%0A::set-output name=a::b"
+
+
+# --fix
+
+
+def test_fix_prints_the_file_with_only_the_error_gone(write) -> None:  # type: ignore[no-untyped-def]
+    name = write("#!/bin/sh\n# mine\n" + REFUSED)
+    result = run(name, "--platform", "h200", "--fix")
+    assert result.stdout == "#!/bin/sh\n# mine\n" + ROUNDING.removesuffix(" \\\n") + "\n"
+    assert result.return_value == 0
+    assert not errors(findings(write(result.stdout), "--platform", "h200"))
+    assert Path(name).read_text() == result.stdout  # only the test wrote it
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_fix_keeps_line_ends_and_the_byte_order_mark(newline: str, mark: str, write) -> None:  # type: ignore[no-untyped-def]
+    lines = ["model-path: moonshotai/Kimi-K3", "tp-size: 16  # all", "nnodes: 2", "node-rank: 0",
+             "dist-init-addr: 10.0.0.1:20000", "enable-mamba-cache-stochastic-rounding: true", "# end", ""]  # fmt: skip
+    name = write(mark + newline.join(lines), "c.yaml")
+    result = run(name, "--platform", "h200", "--fix")
+    assert result.stdout_bytes.decode() == mark + newline.join(lines[:5] + lines[6:])
+
+
+def test_fix_of_words_prints_the_command() -> None:
+    result = run("--platform", "h200", "--fix", "--", *REFUSED.replace("\\\n", "").replace("$R", "0").split())
+    assert result.return_value == 0
+    assert result.stdout.startswith("sglang serve \\\n")
+    assert "rounding" not in result.stdout
+
+
+def test_fix_of_several_files_prints_a_diff(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(REFUSED, "a.sh"), write(SOUND.replace(" 8 ", " 16 "), "b.sh"), "--platform", "h200", "--fix")
+    assert "--- a/a.sh\n+++ b/a.sh\n" in result.stdout
+    assert "-  --enable-mamba-cache-stochastic-rounding\n" in result.stdout
+
+
+def test_what_no_edit_corrects_is_left_and_said(write) -> None:  # type: ignore[no-untyped-def]
+    content = SOUND.replace("--tp-size 8", "--tp-size 8 --dist-init-addr <node0-ip>:20000 --nnodes 2 --node-rank 0")
+    result = run(write(content), "--platform", "b300", "--fix")
+    assert result.stdout == content
+    assert result.return_value == 1
+    assert "left to correct by hand" in result.stderr

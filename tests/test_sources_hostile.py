@@ -1,0 +1,144 @@
+"""Files that nobody should have to read: one clear sentence, quickly."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perilune.errors import UnusableInput
+from perilune.plan.sources.read import read_file, read_source
+from perilune.plan.sources.text import Text
+
+SECONDS = 5.0
+BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+KEPT = "apiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sglang, serve, --tp, '8']}]}\n"
+REFUSED = (
+    ("ten megabytes of YAML", "a.yaml", b"a: 1\n" * 2_000_000, "MiB"),
+    ("ten megabytes of shell", "a.sh", b"echo a\n" * 1_500_000, "MiB"),
+    ("three megabytes of shell", "a.sh", b"echo a\n" * 400_000, "256 KiB"),
+    ("ten megabytes in one line", "a.sh", b"x" * 10_000_000, "MiB"),
+    ("too many values", "a.yaml", b"- a\n" * 900_000, "400,000"),
+    ("deep YAML", "a.yaml", b"[" * 100_000, "100 deep|nesting depth"),
+    ("deep blocks", "a.yaml", b"".join(b" " * i + b"a:\n" for i in range(300)), "100 deep"),
+    ("aliases within aliases", "a.yaml", BOMB.encode(), "none of the YAML forms"),
+    ("binary", "a.yaml", bytes(range(256)), "binary"),
+    ("UTF-16", "a.sh", "sglang serve".encode("utf-16"), "UTF-16"),
+    ("Latin-1", "a.yaml", b"a: 1\nb: \xe9\n", "line 2: The text is not UTF-8"),
+    ("an open quote", "a.sh", b"echo a\nsglang serve --tp '8\n", "broken"),
+    ("an open brace", "a.sh", b"f() { sglang serve\n", "broken"),
+    ("only brackets", "a.sh", b"(" * 50_000, "broken|deep"),
+    ("deep substitutions", "a.sh", b"$(" * 20_000 + b")" * 20_000, "broken|deep"),
+    ("deep ifs", "a.sh", b"if a; then " * 3_000 + b"sglang serve\n" + b"fi; " * 3_000, "broken|deep"),
+    ("many open ifs", "a.sh", b"if a; then " * 20_000, "deep"),
+    ("a long chain", "a.sh", b"a && " * 50_000 + b"a", "20,000 commands"),
+    ("a long pipe", "a.sh", b"a | " * 60_000 + b"a", "20,000 commands"),
+    ("many nots", "a.sh", b"! " * 120_000 + b"a", "8,192 words"),
+    ("a template", "a.yaml", b"a: {{ .Values.x }}\nb: {{- if x }}\n", "helm template"),
+    ("tabs", "a.yaml", b"a:\n\t- b\n", "line 2"),
+    ("no form at all", "a.yaml", b"- 1\n- 2\n", "none of the YAML forms"),
+    ("empty", "a.yaml", b"", "none of the YAML forms"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "raw", "said"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_one_clear_sentence(name: str, raw: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(raw)
+    start = time.process_time()
+    with pytest.raises(UnusableInput) as caught:
+        read_file(path)
+    sentence = str(caught.value)
+    assert any(part in sentence for part in said.split("|")), sentence
+    assert name in sentence
+    assert len(sentence) < 400
+    assert "\n" not in sentence
+    assert time.process_time() - start < SECONDS
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        KEPT.encode(),
+        b"\xef\xbb\xbf" + KEPT.encode(),
+        KEPT.replace("\n", "\r\n").encode(),
+        KEPT.rstrip("\n").encode(),
+        b"---\n" + KEPT.encode() + b"...\n---\n",
+        b"x: " + b"y" * 1_000_000 + b"\n---\n" + KEPT.encode(),
+    ],
+    ids=["plain", "byte order mark", "CR LF", "no last line end", "document marks", "a long value"],
+)
+def test_unusual_files_are_read(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(raw)
+    assert [one.server.argv for one in read_file(path).servers] == [("--tp", "8")]
+
+
+@pytest.mark.parametrize("kind", ["folder", "nothing", "pipe", "device"])
+def test_what_is_no_file(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path = Path("/dev/zero")
+    with pytest.raises(UnusableInput, match=str(path)):
+        read_file(path)
+
+
+def test_an_alias_of_itself_holds_no_server() -> None:
+    assert not read_source(Text("a.yaml", "services: &a\n  s: *a\n")).servers
+
+
+def test_nothing_in_a_script_runs(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    read_source(Text("a.sh", f'touch {mark}\nX=$(touch {mark})\nsglang serve --tp `touch {mark}` "$(touch {mark})"'))
+    assert not mark.exists()
+
+
+def test_many_combinations_of_branches_are_capped() -> None:
+    content = "".join(f"if t{i}; then A{i}=1; else A{i}=2; fi\n" for i in range(200)) + "sglang serve --tp $A1"
+    start = time.process_time()
+    reading = read_source(Text("a.sh", content))
+    assert len(reading.servers) <= 32
+    assert time.process_time() - start < SECONDS
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["f() { f; }\nf\nsglang serve", "f() { g; g; }\ng() { f; f; }\nf", 'A=1\nA="$A$A"\n' * 40 + "sglang serve --x $A"],
+    ids=["recursion", "mutual recursion", "doubling"],
+)
+def test_runaway_scripts_end(content: str) -> None:
+    start = time.process_time()
+    with suppress(UnusableInput):
+        read_source(Text("a.sh", content))
+    assert time.process_time() - start < SECONDS
+
+
+PIECES = st.sampled_from(
+    ["sglang serve", " --tp 8", "\n", "'", '"', "$X", "${X:-1}", "(", ")", "{", "}", "\\", "A=(", "fi", "if a; then ",
+     "f() ", "<<E\n", "E\n", "&", "|", ";", "bash -c ", "docker run img ", "- ", ": ", "args:", "é", "\r\n", "#",
+     "&a ", "*a", "<<: ", "[", "]", "{{ x }}", "<node0-ip>", "kind: Pod\napiVersion: v1\n", "FROM x\n", "CMD ", "|-\n "]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(PIECES, max_size=25).map("".join), st.sampled_from(["a.sh", "a.yaml", "Dockerfile", "a"]))
+def test_any_text_is_read_or_refused(content: str, name: str) -> None:
+    try:
+        reading = read_source(Text(name, content))
+    except UnusableInput:
+        return
+    for one in reading.servers:
+        assert tuple(word.text for word in one.words) == one.server.argv
+        assert all(word.at is None or 0 <= word.at <= len(content) for word in one.words)
