@@ -16,7 +16,10 @@ from perilune.errors import UnusableInput
 
 MODEL = "--model-path moonshotai/Kimi-K3 --trust-remote-code"
 SOUND = f"sglang serve {MODEL} --tp-size 8 --max-running-requests 16 --max-mamba-cache-size 64\n"
-ROUNDING = f"sglang serve {MODEL} \\\n  --tp-size 16 --ep-size 16 --moe-runner-backend marlin --nnodes 2 --node-rank $R --dist-init-addr 10.0.0.1:20000 \\\n"
+ROUNDING = (
+    f"sglang serve {MODEL} \\\n  --tp-size 16 --ep-size 16 --moe-runner-backend marlin "
+    "--nnodes 2 --node-rank $R --dist-init-addr 10.0.0.1:20000 \\\n"
+)
 REFUSED = ROUNDING + "  --enable-mamba-cache-stochastic-rounding\n"  # not on H200
 PREFILL = f"sglang serve {MODEL} --tp-size 8 --host 10.0.0.1 --disaggregation-mode prefill --kv-cache-dtype fp8_e4m3\n"
 DECODE = f"sglang serve {MODEL} --tp-size 8 --host 10.0.0.2 --disaggregation-mode decode --kv-cache-dtype bf16\n"
