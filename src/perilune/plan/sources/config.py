@@ -36,7 +36,9 @@ def flags(text: Text, root: Node, notes: list[Note], at: Sequence[int] | None = 
         try:
             words = list(as_words({name: plain(value)}))
         except Rejected as rejected:
-            notes.append(Note(f"The engine does not start: {rejected}.", text.line(place), refused=True))
+            message = f"The engine does not start: {rejected}."
+            fix = "Write it on the command line instead."
+            notes.append(Note(message, text.line(place), fix, "config-refused", "error"))
             continue
         simple = isinstance(value, yaml.ScalarNode) and value.style not in ("|", ">") and at is None
         for index, word in enumerate(words):

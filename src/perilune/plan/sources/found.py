@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from perilune.plan.commandline.occurrences import find_option
+from perilune.plan.rules.finding import Severity
 from perilune.plan.server import Server
 
 Style = Literal["shell", "item", "entry", "json"]
@@ -64,12 +65,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What was not checked, or what the engine refuses before it sees a command (`refused`)."""
+    """What the form of a file says: by default what was not checked, else a defect of its own with an `id`."""
 
     message: str
     line: int
     fix: str = ""
-    refused: bool = False
+    id: str = "not-checked"
+    severity: Severity = "advice"
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,6 @@ def _placed_in_fleet(finding: Finding, servers: Sequence[Judged]) -> Finding:
 
 
 def note_finding(note: Note, text: Text) -> Finding:
-    """What was not checked, as advice; what the engine refuses before it reads a command, as an error."""
-    if note.refused:
-        finding = Finding("config-refused", "error", note.message, note.fix or "Write it on the command line instead.")
-    else:
-        finding = Finding("not-checked", "advice", note.message, note.fix)
+    """What the form of a file says, as a finding."""
+    finding = Finding(note.id, note.severity, note.message, note.fix)
     return finding.at(text.name, note.line) if text.name else finding

@@ -18,6 +18,7 @@ from perilune.plan.sources.text import Text
 from perilune.plan.sources.words import Piece, Scope
 
 LAUNCHER = re.compile(r"\bsglang\s+serve\b|\bsglang\.(?:launch_server|cli\.main)\b|\bdynamo\.sglang\b")
+_VARIABLE = re.compile(r"\$\{?\w+\}?")
 _ROUTERS = frozenset({"sglang-router", "smg"})
 _ONLY_NAMES = frozenset({"echo", "printf", "pgrep", "pkill", "grep", "which", "command", "type", "man", "alias"})
 _HELP = frozenset({"-h", "--help", "--version"})
@@ -58,10 +59,10 @@ def read_script(script: Script, around: Surroundings) -> None:
     """Add the servers that a script starts."""
     first = len(around.found)
     scope = Scope()
-    scope.variables |= {name: Piece(word.text, (), None) for name, word in around.given.items()}
     for name, word in around.env.items():
         scope.variables[name] = Piece(word.text, _places(word), word.start, word.end)
         scope.exported[name] = None
+    scope.variables |= {name: Piece(word.text, (), None) for name, word in around.given.items()}
     walk = Walk(script, lambda command: add_command(command, around, expands=True), around.notes)
     walk.run(scope)
     around.found[first:] = list(_distinct(around.found[first:]))
@@ -132,8 +133,12 @@ def _server(command: Command, texts: Sequence[str]) -> tuple[Server | None, tupl
                 words = (*words, Word("--host"), Word("0.0.0.0"))  # noqa: S104
                 argv = tuple(word.text for word in words)
             return Server(argv, outside, tuple(texts[index - 1 : index + 2]), ()), words
+    named = [
+        "python3" if following == "-m" and _VARIABLE.fullmatch(text) else text
+        for text, following in zip(texts, [*texts[1:], ""], strict=True)
+    ]
     try:
-        read = read_form(texts)
+        read = read_form(named)
     except UnusableInput:
         return None, ()
     if not read.program:

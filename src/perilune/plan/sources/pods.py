@@ -136,9 +136,9 @@ def _env(text: Text, node: Node) -> tuple[dict[str, Word], Word | None]:
 
 def _given(word: Word, around: Surroundings) -> Word:
     """An item with the `$(NAME)` that Kubernetes replaces from the container's own variables."""
-    known = {**around.given, **around.env}
+    known = {**around.env, **around.given}
     whole = _GIVEN.fullmatch(word.text)
-    if whole and whole[1] in around.env:
+    if whole and whole[1] in around.env and whole[1] not in around.given:
         return replace(around.env[whole[1]], style="entry")
     text = _GIVEN.sub(lambda m: known[m[1]].text if m[1] in known else m[0], word.text)
     if text == word.text:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
 from perilune.plan.commandline.form import container_tool
+from perilune.plan.commandline.occurrences import find_option
 from perilune.plan.sources.found import Note, Word
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.words import Piece, Scope, Value, value_of, words_of
@@ -226,6 +227,8 @@ class Walk:
         names = [_store(self.script, part, local) for part in own]
         if not words:
             return [local]
+        if called.startswith("--") and find_option(called) is not None:
+            self._lost(node, called)
         if called == "unset":
             for word in words[1:]:
                 scope.variables.pop(word.text, None)
@@ -247,6 +250,14 @@ class Walk:
             return [scope]
         self.report(command)
         return [scope]
+
+    def _lost(self, node: Node, flag: str) -> None:
+        """A flag that starts a command: the line before it was meant to go on."""
+        message = f"{flag} starts a command of its own, so no server gets it or the flags behind it."
+        fix = (
+            "End the line before it with a backslash and nothing else; a comment or a blank behind it ends the command."
+        )
+        self.notes.append(Note(message, self.script.line(node.start_byte), fix, "line-lost", "error"))
 
     def _nested(self, script: Script, scope: Scope, outer: Command, around: tuple[Word, ...]) -> None:
         """The commands that a command hands to another shell, each with the outer one around it."""
