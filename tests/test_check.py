@@ -122,6 +122,14 @@ def test_unusable_input(arguments: tuple[str, ...], said: str, write) -> None:  
     assert said in text
 
 
+def test_files_without_a_server_can_be_passed_over(write) -> None:  # type: ignore[no-untyped-def]
+    names = [write(SOUND), write("ls\n", "b.sh"), write("- 1\n", "c.yaml")]
+    assert run(*names, "--platform", "b300").return_value == 2
+    assert run(*names, "--platform", "b300", "--skip-others").return_value == 0
+    assert run(*names[1:], "--platform", "b300", "--skip-others").return_value == 0
+    assert run(*names, write("a: [", "d.yaml"), "--platform", "b300", "--skip-others").return_value == 2
+
+
 def test_one_unusable_file_does_not_hide_the_others(write) -> None:  # type: ignore[no-untyped-def]
     result = run(write(REFUSED), write("\0", "b.sh"), "--platform", "h200")
     assert result.return_value == 2

@@ -54,6 +54,7 @@ class Checked:
 @options.model_options
 @click.option("--sglang", "engine", metavar="VERSION", help="The release in use.")
 @click.option("--fix", is_flag=True, help="Print the input with its errors corrected.")
+@click.option("--skip-others", is_flag=True, help="Pass over files that start no server.")
 @click.option("--strict", is_flag=True, help="Exit 1 for lost capacity as well.")
 @options.json_option
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0.")
@@ -72,6 +73,7 @@ def check(
     draft_config: Path | None,
     engine: str | None,
     fix: bool,
+    skip_others: bool,
     strict: bool,
     as_json: bool,
     as_sarif: bool,
@@ -90,6 +92,7 @@ def check(
     """
     from perilune.plan.deployment import Workload
     from perilune.plan.sources.judge import Judge
+    from perilune.plan.sources.text import NoServer
 
     if as_json + as_sarif + as_github + fix > 1:
         raise UnusableInput("--json, --sarif, --github and --fix each print something else.", fix="Give one of them.")
@@ -99,6 +102,8 @@ def check(
     judge.model, judge.draft = _config(model_config), _config(draft_config)
     problems: list[UnusableInput] = []
     groups = _inputs(files, pair, command, judge, problems)
+    if skip_others:
+        problems = [problem for problem in problems if not isinstance(problem, NoServer)]
     routers = _routers(router)
     if fix:
         from perilune.cli.check_fix import print_fixed
@@ -183,11 +188,13 @@ def _read_command(command: tuple[str, ...]) -> tuple[Text, Reading]:
 
 
 def _checked(text: Text, reading: Reading, judge: Judge, problems: list[UnusableInput]) -> Checked:
+    from perilune.plan.sources.text import NoServer
+
     if not reading.servers:
         if reading.notes:
             note = reading.notes[0]
             raise UnusableInput(note.message, where=f"{text.name}, line {note.line}", fix=note.fix)
-        raise UnusableInput("It starts no SGLang server.", where=text.name)
+        raise NoServer("It starts no SGLang server.", where=text.name)
     return Checked(text, reading, judge.servers(text, reading, problems))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
-from perilune.errors import UnusableInput
 from perilune.facts.flags import options
 from perilune.plan.sources import compose_file, config, pods, recipe
 from perilune.plan.sources.found import Reading
@@ -14,7 +13,7 @@ from perilune.plan.sources.launch import Surroundings
 from perilune.plan.sources.machines import platform_in
 from perilune.plan.sources.nodes import Node, documents, get, pairs, scalar
 from perilune.plan.sources.read import unreached
-from perilune.plan.sources.text import Text
+from perilune.plan.sources.text import NoServer, Text
 
 _LABELS = frozenset(
     {
@@ -42,7 +41,7 @@ def read_documents(text: Text) -> Reading:
             pods.read(text, root, around.of(kind, scalar(get(root, "metadata", "name")) or ""))
         kinds += [kind] if kind else []
     if not kinds:
-        raise UnusableInput(
+        raise NoServer(
             "It is none of the YAML forms that start a server.",
             where=text.name,
             fix="Known: Kubernetes manifests, compose files, srt-slurm recipes, SGLang --config files.",

@@ -16,6 +16,10 @@ BOM = b"\xef\xbb\xbf"
 _OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff")
 
 
+class NoServer(UnusableInput):
+    """The text can be read, and it starts no server."""
+
+
 @dataclass(frozen=True)
 class Text:
     """The text of a file without its byte order mark; line ends stand as they were written."""
