@@ -7,11 +7,12 @@ from dataclasses import replace
 import yaml
 
 from perilune.plan.sources.found import Found, Word
+from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.launch import Surroundings, add_command, read_script
 from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
 from perilune.plan.sources.pods import read_inner
 from perilune.plan.sources.script import Script
-from perilune.plan.sources.shell import Command, inner_script
+from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.words import Scope, words_of
 

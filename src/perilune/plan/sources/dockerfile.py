@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from perilune.plan.sources.found import Note, Reading, Word
+from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.launch import Surroundings, add_command, read_script
 from perilune.plan.sources.machines import platform_in
 from perilune.plan.sources.read import unreached
 from perilune.plan.sources.script import Script
-from perilune.plan.sources.shell import Command, inner_script
+from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.words import Scope, words_of
 

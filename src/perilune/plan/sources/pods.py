@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import yaml
 
 from perilune.plan.sources.found import Found, Note, Word
+from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.launch import Surroundings, add_command, read_script
 from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
 from perilune.plan.sources.script import Script
-from perilune.plan.sources.shell import Command, inner_script
+from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
 
 _TEMPLATES = {"leaderTemplate": "leader", "workerTemplate": "worker"}

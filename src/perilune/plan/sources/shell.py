@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
 from perilune.plan.commandline.form import container_tool
 from perilune.plan.commandline.occurrences import find_option
 from perilune.plan.sources.found import Note, Word
+from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.script import Script
-from perilune.plan.sources.words import Piece, Scope, Value, value_of, words_of
+from perilune.plan.sources.words import Scope, single, store, words_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -25,8 +25,6 @@ _BODIES = frozenset(
         "program", "compound_statement", "do_group", "list", "pipeline", "negated_command", "else_clause",
     }
 )  # fmt: skip
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
-_REMOTE = frozenset({"ssh", "tmux", "screen"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +185,7 @@ class Walk:
         for scope in scopes:
             for part in parts:
                 if part.type == "variable_assignment":
-                    name = _store(self.script, part, scope)
+                    name = store(self.script, part, scope)
                 elif part.type in ("variable_name", "word"):
                     name = self.script.of(part)
                 else:
@@ -224,7 +222,7 @@ class Walk:
                 found.arguments = scope.arguments
             return after
         local = scope.fork() if own else scope
-        names = [_store(self.script, part, local) for part in own]
+        names = [store(self.script, part, local) for part in own]
         if not words:
             return [local]
         if called.startswith("--") and find_option(called) is not None:
@@ -235,7 +233,7 @@ class Walk:
         if called in ("source", "."):
             path = words[1].text[:80] if words[1:] else "it"
             self.notes.append(Note(f"What {path} sets is not known here.", self.script.line(node.start_byte)))
-        env = {name: value for name in (*scope.exported, *names) if (value := _single(local.lookup(name)))}
+        env = {name: value for name in (*scope.exported, *names) if (value := single(local.lookup(name)))}
         last = self.script.offset(node.end_byte - 1)
         command = Command(tuple(words), env, self.script.offset(node.start_byte), last)
         inside = inner_script(self.script, command.words)
@@ -276,59 +274,6 @@ class Walk:
         self.commands = walk.commands
 
 
-def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...], Script] | None:
-    """The text that `bash -c`, `eval` or `ssh` is given, and what stands before; None for other commands."""
-    for index, word in enumerate(words):
-        name = PurePosixPath(word.text.removeprefix("--entrypoint=")).name
-        if name in _SHELLS and index + 2 < len(words):
-            switch = next((i for i in range(index + 1, len(words) - 1) if _takes_text(words[i].text)), None)
-            if switch is None:
-                continue
-            entrypoint = index if word.text.startswith("-") else index - 1
-            if entrypoint >= 0 and words[entrypoint].text.startswith("--entrypoint"):
-                return _started(words[:entrypoint], words[index + 1 : switch]), _quoted(script, words[switch + 1])
-            if all(w.text.startswith("-") for w in words[index + 1 : switch]):
-                return _started(words[:index]), _quoted(script, words[switch + 1])
-        if index == 0 and (name == "eval" or name in _REMOTE):
-            inside = next((w for w in reversed(words) if " " in w.text), None)
-            if inside is not None:
-                return (), _quoted(script, inside)
-    return None
-
-
-def _takes_text(word: str) -> bool:
-    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
-
-
-def _started(*parts: Sequence[Word]) -> tuple[Word, ...]:
-    """What starts a shell, without the `exec` in front."""
-    return tuple(word for part in parts for word in part if word.text != "exec")
-
-
-def _quoted(script: Script, word: Word) -> Script:
-    """A word's text as a script of its own, each character with its place in the file."""
-    places = word.places if len(word.places) == len(word.text) else (word.at or 0,) * len(word.text)
-    return Script(script.text, word.text, places)
-
-
-def _store(script: Script, node: Node, scope: Scope) -> str:
-    target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-    name = script.of(target) if target else ""
-    new = value_of(script, value, scope)
-    if any(child.type == "+=" for child in node.children):
-        new = _added(scope.variables.get(name), new)
-    scope.variables[name] = new
-    return name
-
-
-def _added(old: Value | None, new: Value) -> Value:
-    if isinstance(new, tuple):
-        return (*(old if isinstance(old, tuple) else ()), *new)
-    if isinstance(old, Piece):
-        return Piece(old.text + new.text, old.at + new.at)
-    return new
-
-
 def _parts(node: Node) -> list[Node]:
     """What stands in a body; a chain of `&&` and `||` is one body, however long."""
     found: list[Node] = []
@@ -336,10 +281,6 @@ def _parts(node: Node) -> list[Node]:
         found.extend(reversed(node.named_children[1:]))
         node = node.named_children[0]
     return [node, *reversed(found)] if found else node.named_children
-
-
-def _single(value: Value | None) -> Word | None:
-    return value.word() if isinstance(value, Piece) else None
 
 
 def _text(script: Script, nodes: Sequence[Node]) -> str:

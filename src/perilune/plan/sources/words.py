@@ -89,6 +89,30 @@ def value_of(script: Script, node: Node | None, scope: Scope) -> Value:
     return _piece(script, node, scope)
 
 
+def store(script: Script, node: Node, scope: Scope) -> str:
+    """Do an assignment, and say what it is to."""
+    target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+    name = script.of(target) if target else ""
+    new = value_of(script, value, scope)
+    if any(child.type == "+=" for child in node.children):
+        new = _added(scope.variables.get(name), new)
+    scope.variables[name] = new
+    return name
+
+
+def _added(old: Value | None, new: Value) -> Value:
+    if isinstance(new, tuple):
+        return (*(old if isinstance(old, tuple) else ()), *new)
+    if isinstance(old, Piece):
+        return Piece(old.text + new.text, old.at + new.at)
+    return new
+
+
+def single(value: Value | None) -> Word | None:
+    """The word of a variable that is no array."""
+    return value.word() if isinstance(value, Piece) else None
+
+
 def _words(script: Script, node: Node, scope: Scope) -> Iterator[Word]:
     bare = node.named_children[0] if node.type == "string" and node.named_child_count == 1 else node
     if node.type == "string" and (bare.start_byte, bare.end_byte) != (node.start_byte + 1, node.end_byte - 1):

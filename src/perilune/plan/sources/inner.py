@@ -1,0 +1,47 @@
+"""Commands whose words hold another shell's text: `bash -c`, `eval`, `ssh`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from perilune.plan.sources.found import Word
+from perilune.plan.sources.script import Script
+
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_REMOTE = frozenset({"ssh", "tmux", "screen"})
+
+
+def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...], Script] | None:
+    """The text that `bash -c`, `eval` or `ssh` is given, and what stands before; None for other commands."""
+    for index, word in enumerate(words):
+        name = PurePosixPath(word.text.removeprefix("--entrypoint=")).name
+        if name in _SHELLS and index + 2 < len(words):
+            switch = next((i for i in range(index + 1, len(words) - 1) if _takes_text(words[i].text)), None)
+            if switch is None:
+                continue
+            entrypoint = index if word.text.startswith("-") else index - 1
+            if entrypoint >= 0 and words[entrypoint].text.startswith("--entrypoint"):
+                return _started(words[:entrypoint], words[index + 1 : switch]), _quoted(script, words[switch + 1])
+            if all(w.text.startswith("-") for w in words[index + 1 : switch]):
+                return _started(words[:index]), _quoted(script, words[switch + 1])
+        if index == 0 and (name == "eval" or name in _REMOTE):
+            inside = next((w for w in reversed(words) if " " in w.text), None)
+            if inside is not None:
+                return (), _quoted(script, inside)
+    return None
+
+
+def _takes_text(word: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+
+
+def _started(*parts: Sequence[Word]) -> tuple[Word, ...]:
+    """What starts a shell, without the `exec` in front."""
+    return tuple(word for part in parts for word in part if word.text != "exec")
+
+
+def _quoted(script: Script, word: Word) -> Script:
+    """A word's text as a script of its own, each character with its place in the file."""
+    places = word.places if len(word.places) == len(word.text) else (word.at or 0,) * len(word.text)
+    return Script(script.text, word.text, places)
