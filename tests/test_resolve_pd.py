@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resolve_table import Case, check, named, refusals, table
+from resolve_table import Case, check, named, outcome, refusals, table
 
 DECODE = "--disaggregation-mode decode --disaggregation-transfer-backend nixl"
 PREFILL = "--disaggregation-mode prefill --disaggregation-transfer-backend nixl"
@@ -353,3 +353,9 @@ NO_DEVICES = refusals(
 def test_rdma_devices(case: Case) -> None:
     """Mooncake's devices lose blanks and duplicates. Whether they exist is only known on the node."""
     check(case)
+
+
+@pytest.mark.parametrize(("backend", "warned"), [("mooncake", True), ("mooncake_tcp", False), ("nixl", False)])
+def test_unnamed_rdma_devices_are_a_warning_only_where_they_are_used(backend: str, warned: bool) -> None:
+    found = outcome(Case("b300", f"--disaggregation-mode prefill --disaggregation-transfer-backend {backend}"))
+    assert any("RDMA devices" in warning for warning in found.warnings) is warned

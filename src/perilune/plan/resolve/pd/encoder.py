@@ -87,7 +87,8 @@ def _check_devices(r: Resolution) -> None:
         return
     given = r["disaggregation_ib_device"]
     if given is None:
-        r.warn("No RDMA devices are named for Mooncake; it discovers them by itself.")
+        if r.env.get("MC_FORCE_TCP") != "1":
+            r.warn("No RDMA devices are named for Mooncake; it discovers them by itself.")
         return
     r.set("disaggregation_ib_device", normalised(r, given), "The list of RDMA devices in its normal form.")
     r.warn("Every RDMA device named must exist under /sys/class/infiniband on each node.")
