@@ -278,6 +278,15 @@ def test_fix_of_several_files_prints_a_diff(write) -> None:  # type: ignore[no-u
     assert "-  --enable-mamba-cache-stochastic-rounding\n" in result.stdout
 
 
+def test_fix_of_a_pair_agrees_on_both_sides(write) -> None:  # type: ignore[no-untyped-def]
+    prefill, decode = write(PREFILL, "p.sh"), write(DECODE, "d.sh")
+    result = run("--pair", prefill, decode, "--platform", "b300", "--fix")
+    assert result.return_value == 0
+    changed = [line for line in result.stdout.splitlines() if line.startswith("+") and "sglang" in line]
+    assert len(changed) == 1
+    assert ("fp8_e4m3" in changed[0]) != ("bf16" in changed[0])
+
+
 def test_what_no_edit_corrects_is_left_and_said(write) -> None:  # type: ignore[no-untyped-def]
     content = SOUND.replace("--tp-size 8", "--tp-size 8 --dist-init-addr <node0-ip>:20000 --nnodes 2 --node-rank 0")
     result = run(write(content), "--platform", "b300", "--fix")

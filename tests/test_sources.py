@@ -151,6 +151,11 @@ YAML = (
     Case("DynamoGraphDeployment", DYNAMO, (
          "20: python3 -m dynamo.sglang --tp-size 8 --enable-mixed-chunk --host 0.0.0.0 --nnodes 2 --node-rank 0 "
          "--dist-init-addr '$(LEADER):29500'",), "dgd.yaml"),
+    Case("DynamoGraphDeployment, first layout", "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nspec:\n"
+         "  services:\n    Decode:\n      componentType: worker\n      extraPodSpec:\n        mainContainer:\n"
+         "          command: [sglang, serve]\n", ("9: sglang serve",), "dgd.yaml"),
+    Case("a script in a ConfigMap", "apiVersion: v1\nkind: ConfigMap\ndata:\n  run.sh: |\n    export A=1\n"
+         "    sglang serve --tp 8\n", ("6: A=1 sglang serve --tp 8",), "cm.yaml"),
     Case("Deployment and StatefulSet", "\n---\n".join(
          f"apiVersion: apps/v1\nkind: {kind}\nspec:\n  template:\n    spec:\n      containers:\n"
          "      - command: [sglang, serve, --tp, '8']" for kind in ("Deployment", "StatefulSet")),

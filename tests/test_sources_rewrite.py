@@ -109,6 +109,21 @@ spec:
         --enable-eplb \\
         --port 1
 """
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+data:
+  k3.yaml: |
+    # sizes
+    tp-size: 16  # all
+    enable-eplb: true
+---
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - command: [sglang, serve, --config, /etc/k3.yaml, --port, "1"]
+"""
 CONFIG = "# mine\nmodel-path: m\ntp-size: 16  # all\nenable-eplb: true\ncuda-graph-bs-decode: [1, 2]\n"
 COMPOSE = "services:\n  s:\n    command: sglang serve --tp-size 16\n    environment:\n      - A=1\n"
 DOCKERFILE = 'FROM a\nENV A=1\n# c\nCMD ["sglang", "serve", \\\n  "--tp-size", "16", \\\n  "--enable-eplb"]\n'
@@ -134,6 +149,8 @@ FILES = (
     Case("an entry less", CONFIG, (drop("--enable-eplb"),), CONFIG.replace("enable-eplb: true\n", ""), "c.yaml"),
     Case("an entry more", CONFIG, (put("--page-size", "64"),), CONFIG + "page-size: 64\n", "c.yaml"),
     Case("a list", CONFIG, (put("--cuda-graph-bs-decode", "4 8"),), CONFIG.replace("[1, 2]", "[4, 8]"), "c.yaml"),
+    Case("a file in a ConfigMap", CONFIG_MAP, (put("--tp-size", "8"), drop("--enable-eplb"), put("--page-size", "64")),
+         CONFIG_MAP.replace("16", "8").replace("    enable-eplb: true\n", "    page-size: 64\n"), "a.yaml"),
     Case("compose", COMPOSE, (put("--tp-size", "8"), env("A", "2")), COMPOSE.replace("16", "8").replace("=1", "=2"),
          "compose.yaml"),
     Case("compose, a variable more", COMPOSE, (env("B", "2"),), COMPOSE + "      - B=2\n", "compose.yaml"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import yaml
 
@@ -13,6 +13,7 @@ from perilune.plan.server import Server
 from perilune.plan.sources.found import Found, Note, Word
 from perilune.plan.sources.launch import Surroundings
 from perilune.plan.sources.nodes import Node, documents, end_of, get, pairs, plain, scalar, script_of, start_of
+from perilune.plan.sources.script import Script
 from perilune.plan.sources.text import Text
 
 
@@ -23,31 +24,36 @@ def read(text: Text, root: Node, around: Surroundings) -> None:
     around.found.append(Found(Server(argv), "config file", text.line(start_of(root)), words=words))
 
 
-def flags(text: Text, root: Node, notes: list[Note], at: Sequence[int] | None = None) -> tuple[Word, ...]:
+def flags(text: Text, root: Node, notes: list[Note], inside: Script | None = None) -> tuple[Word, ...]:
     """The words that the entries of a mapping stand for; what the engine refuses there goes to `notes`.
 
-    `at` has the place of each character when the mapping is text inside another file.
+    `inside` is the text that the mapping was read from, when that stands in another file.
     """
     found: list[Word] = []
     for key, value in pairs(root):
         name = str(key.value)
-        first, last = start_of(key), end_of(value)
-        place = first if at is None else at[first]
+        first, last = _span(key, inside)[0], _span(value, inside)[1]
         try:
             words = list(as_words({name: plain(value)}))
         except Rejected as rejected:
             message = f"The engine does not start: {rejected}."
             fix = "Write it on the command line instead."
-            notes.append(Note(message, text.line(place), fix, "config-refused", "error"))
+            notes.append(Note(message, text.line(first), fix, "config-refused", "error"))
             continue
-        simple = isinstance(value, yaml.ScalarNode) and value.style not in ("|", ">") and at is None
+        start, end = _span(value, inside)
+        whole = isinstance(value, yaml.ScalarNode) and value.style not in ("|", ">")
         for index, word in enumerate(words):
             if index == 0:
-                found.append(Word(word, place, place if at is None else None, last, "entry"))
+                found.append(Word(word, first, first, last, "entry"))
             else:
-                start = start_of(value) if simple else None
-                found.append(Word(word, start_of(value) if at is None else place, start, last, "entry"))
+                found.append(Word(word, start, start if whole else None, end, "entry"))
     return tuple(found)
+
+
+def _span(node: Node, inside: Script | None) -> tuple[int, int]:
+    """Where a node starts in the file, and where it ends."""
+    start, end = start_of(node), end_of(node)
+    return (start, end) if inside is None else (inside.offset(start), inside.offset(max(end - 1, start)) + 1)
 
 
 def in_config_map(text: Text, root: Node, around: Surroundings) -> Iterator[tuple[str, tuple[Word, ...]]]:
@@ -64,4 +70,4 @@ def in_config_map(text: Text, root: Node, around: Surroundings) -> Iterator[tupl
             around.notes.append(Note(f"{key.value} in a ConfigMap: {error.message}", text.line(start_of(value))))
             continue
         if len(inner) == 1 and isinstance(inner[0], yaml.MappingNode):
-            yield str(key.value), flags(text, inner[0], around.notes, script.at)
+            yield str(key.value), flags(text, inner[0], around.notes, script)

@@ -10,7 +10,7 @@ import yaml
 
 from perilune.plan.sources.found import Found, Note, Word
 from perilune.plan.sources.inner import inner_script
-from perilune.plan.sources.launch import Surroundings, add_command, read_script
+from perilune.plan.sources.launch import LAUNCHER, Surroundings, add_command, read_script
 from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command
@@ -31,7 +31,11 @@ class Container:
 
 
 def read(text: Text, root: Node, around: Surroundings) -> None:
-    """Add the servers of every container of a manifest."""
+    """Add the servers of every container of a manifest, and of the scripts in a ConfigMap."""
+    if around.kind == "ConfigMap":
+        for key, value in pairs(get(root, "data")):
+            if isinstance(value, yaml.ScalarNode) and LAUNCHER.search(value.value):
+                read_script(script_of(text, value), around.of("script in a ConfigMap", str(key.value)))
     for container in _containers(root, around.name, 1, set()):
         _read_container(text, container, replace(around, given=_group(container, root)))
 

@@ -70,8 +70,9 @@ def _read(text: Text, read: Reader) -> list[Found] | None:
 
 
 def _meaning(server: Server) -> object:
-    """What two spellings of a server share."""
-    return server.program, server.argv, dict(server.environment), server.image
+    """What spellings of a server share: the order of different flags says nothing."""
+    flags = sorted(((flag.spelled, flag.values) for flag in server.flags), key=lambda flag: flag[0])
+    return server.program, sorted(server.argv), flags, dict(server.environment), server.image
 
 
 def _changes(text: Text, found: Found, wanted: Server) -> Iterator[Change]:
@@ -213,22 +214,29 @@ def _flag_gap(text: Text, found: Found, index: int) -> str:
 def _entry_changes(text: Text, found: Found, wanted: Server) -> Iterator[Change]:
     old, new = _by_flag(found.server), _by_flag(wanted)
     at = {flag.spelled: flag.position for flag in found.server.flags}
-    last = max((w for w in found.words if w.start is not None and w.text.startswith("--")), key=lambda w: w.end)
-    for name in old:
-        key = found.words[at[name]]
-        if new.get(name) == old[name]:
+    for name, values in old.items():
+        key, position = found.words[at[name]], at[name]
+        if new.get(name) == values:
             continue
         if key.start is None:
             raise Unplaceable
-        if name not in new:
+        if name not in new and key.style == "entry":
             yield _entry_deleted(text, key)
-        elif len(old[name]) == len(new[name]) == 1:
-            yield _replaced(text, found.words[at[name] + 1], new[name][0])
-        else:
+        elif name not in new:
+            yield from _deleted(text, found, position, position + 1 + len(values))
+        elif len(values) == len(new[name]) == 1:
+            yield _replaced(text, found.words[position + 1], new[name][0])
+        elif key.style == "entry":
             yield Change(key.start, key.end, _entry(name, new[name]))
+        else:
+            raise Unplaceable
     added = [_entry(name, values) for name, values in new.items() if name not in old]
     if added:
-        yield _entry_added(text, last, added)
+        kept = [found.words[at[name]] for name in old if name in new]
+        entries = [key for key in kept if key.start is not None and key.style == "entry"]
+        if not entries:
+            raise Unplaceable
+        yield _entry_added(text, max(entries, key=lambda word: word.end), added)
 
 
 def _by_flag(server: Server) -> dict[str, tuple[str, ...]]:
