@@ -31,6 +31,8 @@ SHELL = (
     Case("continued with CR LF", "sglang serve \\\r\n  --tp 8\r\n", ("1: sglang serve --tp 8",)),
     Case("launch_server", "python3 -m sglang.launch_server --tp 8", ("1: python3 -m sglang.launch_server --tp 8",)),
     Case("variables in front", "A=1 B='x y' sglang serve", ("1: A=1 B='x y' sglang serve",)),
+    Case("variables given by env", "nohup numactl -l env A=1 sglang serve",
+         ("1: A=1 nohup numactl -l env A=1 sglang serve",)),
     Case("exported", "export A=1\ndeclare -x B=2\nsglang serve", ("3: A=1 B=2 sglang serve",)),
     Case("exported later", "A=1\nexport A\nsglang serve", ("3: A=1 sglang serve",)),
     Case("not exported", "A=1\nsglang serve", ("2: sglang serve",)),

@@ -11,7 +11,6 @@ from typing import Any
 from perilune.facts.flags import catalog
 from perilune.files import read_capped
 from perilune.plan.resolve.state import Rejected
-from perilune.plan.yaml_input import read_yaml
 
 MAX_BYTES = 262_144
 _ACTION_NAMES = {
@@ -42,6 +41,8 @@ def merge(argv: Sequence[str]) -> list[str]:
 
 
 def _read(name: str) -> dict[Any, Any]:
+    from perilune.plan.yaml_input import read_yaml  # only here: most command lines have no such file
+
     path = Path(name)
     if path.suffix.lower() not in (".yaml", ".yml"):
         raise Rejected(f"ValueError: Config file must be YAML format, got: {path.suffix}", "parse")

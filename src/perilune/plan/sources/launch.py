@@ -146,6 +146,8 @@ def _server(command: Command, texts: Sequence[str]) -> tuple[Server | None, tupl
     words = command.words[len(texts) - len(read.argv) :] if read.argv else ()
     env = dict(outside) | dict(read.env)
     wrapper = read.wrapper
+    if "env" in wrapper and not container_tool(wrapper):
+        env |= dict(pair for word in wrapper[wrapper.index("env") :] if (pair := assignment(word)))
     if command.inside and container_tool(wrapper):
         given = tuple(w for name, word in command.inside.items() for w in ("--env", f"{name}={word.text}"))
         wrapper = (*wrapper[:-1], *given, wrapper[-1])
