@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perilune.errors import UnusableInput
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.edits import Edit, edits_between
 from perilune.plan.rules.refusals import KNOWN, refusal
@@ -60,10 +59,7 @@ def _step(server: Server, found: Ledger) -> tuple[str, Server, Ledger] | None:
         edited = known.remedy(server, found)
         if edited == server:
             continue
-        try:
-            after = sized(edited, found)
-        except UnusableInput:
-            continue
+        after = sized(edited, found)
         if refusal(after) != error:
             return known.says, edited, after
     return None

@@ -8,6 +8,8 @@ from perilune.plan.rules.edits import remove, write
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
+MOST_RANKS = 4096
+
 
 @rule("dcp-divides", "error", f"{ENGINE}, parallel groups")
 def divides(s: Subject) -> Iterator[Says]:
@@ -17,7 +19,7 @@ def divides(s: Subject) -> Iterator[Says]:
     tp, dcp = s["tp_size"], s["dcp_size"]
     if dcp < 2 or tp % dcp == 0:
         return
-    best = max(n for n in range(1, min(tp, dcp) + 1) if tp % n == 0)
+    best = max(n for n in range(1, min(tp, dcp, MOST_RANKS) + 1) if tp % n == 0)
     yield Says(
         f"A TP group of {tp} cannot be cut into DCP groups of {dcp}: the ranks stop while they start.",
         flags=("--dcp-size", "--tp-size"),

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from perilune.facts.flags import environment, renames
+from perilune.facts.history import JUDGED
 from perilune.facts.rule_names import rule_names
 from perilune.plan.commandline.secrets import is_secret_name
 from perilune.plan.rules.edits import Edit, write
@@ -35,12 +36,16 @@ def unexpanded(s: Subject) -> Iterator[Says]:
     if s.expands:
         return
     for name, value in _texts(s):
-        if _SHELL_NAME.search(value) and not is_secret_name(name):
+        if _SHELL_NAME.search(value):
             yield Says(
-                f"{name} holds {value[:60]!r}, which no shell expands here: the server gets these very characters.",
+                f"{name} holds {_seen(name, value)}, which no shell expands here: the server gets it as it stands.",
                 "Write the value, or start the server through a shell.",
                 (name,),
             )
+
+
+def _seen(name: str, value: str) -> str:
+    return "a `$NAME`" if is_secret_name(name.lstrip("-").replace("-", "_")) else repr(value[:60])
 
 
 @cache
@@ -103,8 +108,8 @@ def misspelled(s: Subject) -> Iterator[Says]:
         near = get_close_matches(name, [known for known in environment() if known.startswith(family)], 1, CLOSE)
         if not near and (not closed or family != "SGLANG_"):
             continue
-        value = "" if is_secret_name(name) else s.env[name]
-        edits = (Edit("unset-env", name), Edit("env", near[0], value)) if near and near[0] not in s.env else ()
+        movable = near and near[0] not in s.env and not is_secret_name(name)
+        edits = (Edit("unset-env", name), Edit("env", near[0], s.env[name])) if movable else ()
         yield Says(
             f"{ENGINE} does not read {name}" + (f"; the closest name it reads is {near[0]}." if near else "."),
             flags=(name,),
@@ -140,6 +145,8 @@ def inert(s: Subject) -> Iterator[Says]:
 @rule("version-flag", "error", "wheels of SGLang 0.5.17 to 0.5.23 compared")
 def newer_flag(s: Subject) -> Iterator[Says]:
     """A flag that came with a later release than the one asked about."""
+    if s.engine == JUDGED:
+        return
     for flag in s.server.flags:
         first = lacks_flag(s.engine, flag.name)
         if first is not None:
@@ -153,6 +160,8 @@ def newer_flag(s: Subject) -> Iterator[Says]:
 @rule("version-variable", "advice", "wheels of SGLang 0.5.17 to 0.5.23 compared")
 def newer_variable(s: Subject) -> Iterator[Says]:
     """A variable that came with a later release than the one asked about."""
+    if s.engine == JUDGED:
+        return
     for name in s.env:
         first = lacks_variable(s.engine, name)
         if first is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
-from perilune.plan.rules.subject import Subject
+from perilune.plan.rules.subject import Subject, whole
 
 
 @rule("parallel-node-gpus", "error", f"{ENGINE}, rank layout")
@@ -33,7 +33,7 @@ def old_attention_dp(s: Subject) -> Iterator[Says]:
     if not s.wrote("--enable-dp-attention") or not s.wrote("--dp-size") or s.wrote("--attn-dp-size"):
         return
     size = s.value("--dp-size") or ""
-    if size.isdigit() and int(size) < 2:
+    if (whole(size) or 0) < 2:
         return
     yield Says(
         f"--dp-size {size} --enable-dp-attention still works with a warning; it is --attn-dp-size {size} now.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perilune.plan.rules.edits import write
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
-from perilune.plan.rules.subject import Subject
+from perilune.plan.rules.subject import Subject, whole
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST = 65535
@@ -15,7 +15,7 @@ MOST = 65535
 def rendezvous_port(s: Subject) -> int | None:
     """The port of --dist-init-addr, when it is a number."""
     text = (s.value("--dist-init-addr") or "").rpartition(":")[2]
-    return int(text) if text.isdigit() else None
+    return whole(text)
 
 
 @rule("port-collision", "error", f"{ENGINE}, port allocation")
@@ -44,7 +44,8 @@ def port_range(s: Subject) -> Iterator[Says]:
     """A port is a number up to 65535."""
     for flag in ("--port", "--disaggregation-bootstrap-port"):
         written = s.value(flag)
-        if written is not None and written.isdigit() and not 0 < int(written) <= MOST:
+        number = whole(written)
+        if number is not None and not 0 < number <= MOST:
             yield Says(f"{flag} {written} is not a port.", flags=(flag,), edits=(write(flag, 30000),))
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from perilune.plan.rules.edits import write
 from perilune.plan.rules.ports import LOOPBACK
 from perilune.plan.rules.rule import PAGE, Says, rule
-from perilune.plan.rules.subject import Subject
+from perilune.plan.rules.subject import Subject, whole
 
 Router = Sequence[str] | None
 
@@ -21,7 +21,7 @@ def router_ends(router: Router, flag: str) -> list[tuple[str, str | None]]:
     for index, word in enumerate(words):
         if word == flag and index + 1 < len(words):
             after = words[index + 2] if index + 2 < len(words) else ""
-            found.append((words[index + 1], after if after.isdigit() or after == "none" else None))
+            found.append((words[index + 1], after if whole(after) is not None or after == "none" else None))
     return found
 
 
@@ -33,7 +33,7 @@ def bootstrap(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     real = p["disaggregation_bootstrap_port"]
     for url, given in router_ends(router, "--prefill"):
         port = _port(url)
-        if given is not None and given.isdigit() and int(given) != real:
+        if whole(given) not in (None, real):
             yield Says(
                 f"The router asks for bootstrap at port {given}; the prefill server has it at {real}, "
                 "and only the decode worker registers.",
@@ -114,9 +114,9 @@ def router_block(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """A router that scores prefixes hashes blocks of the engine's page size."""
     words = tuple(router or ())
     for flag, value in pairwise(words):
-        if flag in ("--block-size", "--kv-cache-block-size", "--hash-block-size") and value.isdigit() and p.accepted:
+        if flag in ("--block-size", "--kv-cache-block-size", "--hash-block-size") and p.accepted:
             page = p["page_size"] or 1
-            if int(value) != page:
+            if whole(value) not in (None, page):
                 yield Says(
                     f"The router hashes blocks of {value} tokens, the engine has pages of {page}: no prefix matches.",
                     f"Write {flag} {page} in the router's command, or --page-size {value} on both roles.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from perilune.errors import UnusableInput
 from perilune.facts.hardware import Platform
 from perilune.facts.history import JUDGED
 from perilune.plan.commandline.occurrences import Occurrence
@@ -20,6 +21,7 @@ from perilune.plan.rules.edits import Edit, apply_edits
 from perilune.plan.rules.releases import translated
 from perilune.plan.server import Server
 
+MOST_DIGITS = 18
 ANY_LOAD = Workload()
 _LATER = re.compile(r"\$|\{\{|<[^<>]*>")  # a value that stands for another one
 _NUMBERS = frozenset({"int", "float", "human_readable_int", "json", "json_list", "graph_backend", "graph_config"})
@@ -124,6 +126,11 @@ class Subject:
         return next((flag for flag in flags if self.wrote(flag)), flags[0])
 
 
+def whole(text: str | None) -> int | None:
+    """A whole number as written, None for any other text or one of no sane size."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
+
+
 def subject_of(
     server: Server,
     platform: Platform,
@@ -166,10 +173,13 @@ def _stands_for_another(flag: Occurrence) -> bool:
 
 
 def sized(server: Server, like: Ledger) -> Ledger:
-    """The ledger of another command, on the machine and with the boot-log figures of `like`."""
+    """The ledger of another command, on the machine and with the boot-log figures of `like`; `like` if it has none."""
     was, memory = like.resolved, like.memory
     measured = None
     if memory is not None and memory.basis is Basis.EXACT:
         measured = Measured(memory.before_gib, memory.free_gib)
     unread = was.stage == "parse" and server.has("--model-path")  # the parser stopped before the model was looked up
-    return ledger(resolve(server, was.platform, model=None if unread else was.model, draft=was.draft), measured)
+    try:
+        return ledger(resolve(server, was.platform, model=None if unread else was.model, draft=was.draft), measured)
+    except UnusableInput:
+        return like

@@ -16,7 +16,7 @@ NO_ROOM = r"Loaded weights leave no GPU memory|Not enough GPU memory for hybrid"
 
 def raise_fraction(server: Server, found: Ledger) -> Server:
     """The least memory fraction, in hundredths, at which the pools fit; the server itself where none does."""
-    start = int(float(found.resolved["mem_fraction_static"] or 0) * 100) + 1
+    start = max(int(min(float(found.resolved["mem_fraction_static"] or 0), 1.0) * 100) + 1, 1)
     for hundredths in range(start, MOST_FRACTION + 1):
         tried = server.set("--mem-fraction-static", f"{hundredths / 100:.2f}")
         if sized(tried, found).boots:

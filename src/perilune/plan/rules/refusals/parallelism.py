@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.refusals.known import Known, Remedy, known, unset
+from perilune.plan.rules.subject import whole
 from perilune.plan.server import Server
+
+MOST_RANKS = 4096
 
 
 def nearest_divisor(flag: str, of: str) -> Remedy:
     """The largest value of `flag`, not above the present one, that divides the field `of`."""
 
     def edit(server: Server, found: Ledger) -> Server:
-        whole = int(found.resolved[of] or 1)
+        total = int(found.resolved[of] or 1)
         present = server.value(flag) or "1"
-        size = int(present) if present.isdigit() else 1
-        best = next((n for n in range(min(size, whole), 0, -1) if whole % n == 0), 1)
+        size = whole(present) or 1
+        best = next((n for n in range(min(size, total, MOST_RANKS), 0, -1) if total % n == 0), 1)
         return server.unset(flag) if best == 1 else server.set(flag, best)
 
     return edit
