@@ -154,6 +154,13 @@ def test_a_pasted_command(form: str) -> None:
     assert (found["where"] or {}).get("line") == (None if form == "words" else 1)
 
 
+@pytest.mark.parametrize("form", [(), ("--json",), ("--sarif",), ("--github",)])
+def test_a_terminal_is_not_told_what_a_file_says(form: tuple[str, ...], write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(f"sglang serve {MODEL} --tp-size '\x1b[31m8' --\x1b]0;x\x07\n"), "--platform", "b300", *form)
+    assert "\x1b" not in result.output
+    assert "\x07" not in result.output
+
+
 def test_secrets_are_never_shown(write) -> None:  # type: ignore[no-untyped-def]
     name = write(f"export HF_TOKEN=hf_abc\nsglang serve {MODEL} --tp-size 7 --api-key sk-xyz\n")
     for form in ("--json", "--sarif", "--github"):

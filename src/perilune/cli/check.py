@@ -112,7 +112,9 @@ def check(
     else:
         code = _report(groups, judge, routers, strict, as_json, as_sarif, as_github)
     for problem in problems:
-        output.note(f"perilune: {problem}")
+        from perilune.cli.check_view import printable
+
+        output.note(f"perilune: {printable(str(problem))}")
     return 2 if problems else code
 
 

@@ -75,7 +75,9 @@ def _text(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """Escaped as the runner wants it; other control characters become `?`, for the log is shown on terminals."""
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return "".join(char if char.isprintable() else "?" for char in escaped)
 
 
 def _property(text: str) -> str:

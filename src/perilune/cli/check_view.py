@@ -21,7 +21,7 @@ def print_placed(findings: Sequence[Finding], *, err: bool = False) -> None:
     """Each finding: where, how bad and which rule; then what will happen; then the fix."""
     colour = False if "NO_COLOR" in os.environ else None
     for finding in findings:
-        place = f"{finding.where.file}:{finding.where.line} " if finding.where else ""
+        place = f"{printable(finding.where.file)}:{finding.where.line} " if finding.where else ""
         severity = click.style(finding.severity, fg=COLOURS[finding.severity], bold=finding.severity == "error")
         click.echo(f"{place}{severity} {finding.id}", err=err, color=colour)
         message = f"[{finding.pool}] {finding.message}" if finding.pool else finding.message
@@ -44,7 +44,17 @@ def summary(findings: Sequence[Finding], servers: int, files: int) -> str:
     return f"{looked}: {', '.join(parts) if parts else 'nothing to say'}."
 
 
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
+
+
 def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=True
+        printable(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=True,
     )
