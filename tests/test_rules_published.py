@@ -15,7 +15,7 @@ from perilune.plan.deployment import Pool, Workload
 from perilune.plan.memory import Ledger, Measured, ledger
 from perilune.plan.planned import assumed
 from perilune.plan.resolve import resolve
-from perilune.plan.rules import Finding, apply_edits, findings_of, pool_findings, subject_of
+from perilune.plan.rules import Finding, apply_edits, composed_subject, findings_of, subject_of
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
@@ -41,7 +41,7 @@ def pools() -> Iterator[tuple[str, Pool]]:
 def read(pool: Pool) -> tuple[Server, Ledger, list[Finding]]:
     server = assumed(pool.servers[0], pool.unpublished)
     found = ledger(resolve(server, platform(pool.platform)))
-    return server, found, pool_findings(pool, server, found, Workload())
+    return server, found, findings_of(composed_subject(pool, server, found, Workload()))
 
 
 def test_published_recipes_raise_errors_exactly_where_the_engine_refuses() -> None:

@@ -50,7 +50,6 @@ __all__ = [
     "findings_of",
     "fleet_findings",
     "pair_findings",
-    "pool_findings",
     "subject_of",
 ]
 
@@ -108,10 +107,3 @@ def composed_subject(
         unpublished=pool.unpublished,
         template=True,
     )
-
-
-def pool_findings(
-    pool: Pool, server: Server, found: Ledger, workload: Workload, measured: Measured | None = None
-) -> list[Finding]:
-    """Everything to say of one composed pool alone."""
-    return findings_of(composed_subject(pool, server, found, workload, measured))

@@ -27,6 +27,7 @@ Applies = Callable[[Ledger], bool]
 
 
 def always(_: Ledger) -> bool:
+    """Every ledger."""
     return True
 
 
@@ -59,14 +60,18 @@ def known(
     flags: tuple[str, ...] = (),
     applies: Applies = always,
 ) -> Known:
+    """A class of refusal; `error` is a regular expression."""
     return Known(name, re.compile(error), why, says, remedy, flags, applies)
 
 
 def write(flag: str, value: str | None = None) -> Remedy:
+    """Write a flag."""
     return lambda server, _: server.set(flag, value)
 
 
 def unset(*flags: str) -> Remedy:
+    """Remove flags."""
+
     def edit(server: Server, _: Ledger) -> Server:
         for flag in flags:
             server = server.unset(flag)
@@ -76,10 +81,13 @@ def unset(*flags: str) -> Remedy:
 
 
 def unset_env(name: str) -> Remedy:
+    """Remove a variable."""
     return lambda server, _: server.with_env({name: None})
 
 
 def then(*remedies: Remedy) -> Remedy:
+    """One remedy after the other."""
+
     def edit(server: Server, found: Ledger) -> Server:
         for remedy in remedies:
             server = remedy(server, found)
