@@ -17,9 +17,16 @@ from perilune.cli.choice import choice_options, deployment_of
 @click.option("--form", type=click.Choice(["shell", "docker"]), default="shell", show_default=True)
 @click.option("--head-ip", metavar="IP[,IP]", help="Address of each pool's first node: prefill, then decode.")
 @click.option("--nic", metavar="NAME", help="Network interface that the nodes reach each other on.")
+@click.option("--corrected", is_flag=True, help="Where the engine would refuse a pool, its variant that boots.")
 @options.json_option
 def commands(
-    plan_file: Path | None, form: str, head_ip: str | None, nic: str | None, as_json: bool, **given: Any
+    plan_file: Path | None,
+    form: str,
+    head_ip: str | None,
+    nic: str | None,
+    corrected: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """The exact command of every node, head first, then the router's.
 
@@ -35,8 +42,11 @@ def commands(
     from perilune.plan.planned import plan
 
     deployment = deployment_of(plan_file, given)
+    if corrected:
+        deployment = plan(deployment).corrected
     blocks = blocks_of(deployment, form, head_ip=head_ip, nic=nic)
     known = {place.token: place.means for place in placeholders_left(blocks)}
+    known |= {unknown.placeholder: unknown.what for _, unknown in deployment.unpublished}
     left = {token: known.get(token, "your own value") for block in blocks for token in block.open}
     errors = [finding for finding in plan(deployment).findings if finding.severity == "error"]
     if as_json:
@@ -51,6 +61,8 @@ def commands(
             }
         )
         return int(bool(errors))
+    for note in deployment.notes:
+        click.echo(textwrap.fill(note, output.WIDTH, initial_indent="# ", subsequent_indent="#   "))
     for finding in errors:
         said = f"error{f' in {finding.pool}' if finding.pool else ''}: {finding.message} {finding.fix}"
         click.echo(textwrap.fill(said, output.WIDTH, initial_indent="# ", subsequent_indent="#   "))
@@ -64,5 +76,6 @@ def commands(
     if left:
         click.echo("# Still to fill in:")
         for token, means in left.items():
-            click.echo(f"#   {token}: {means}")
+            told = f"{token}: {means}"
+            click.echo(textwrap.fill(told, output.WIDTH, initial_indent="#   ", subsequent_indent="#     "))
     return int(bool(errors))

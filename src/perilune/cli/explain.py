@@ -32,6 +32,7 @@ def explain(
 ) -> int:
     """Derive one figure: its formula with the numbers put in, and its source.
 
+    NAME is a result, or a part of the ledger as `memory` shows it.
     `perilune explain list ...` names every figure there is.
 
     \b
@@ -62,7 +63,8 @@ def explain(
         for figure in found.figures.values():
             click.echo(f"{figure.name}  {figure.label} = {figure.shown}")
     else:
-        click.echo(derive(found, name))
+        names = {figure.label: figure.name for figure in found.figures.values()}
+        click.echo(derive(found, names.get(name, name)))
     return 0 if found.boots else 1
 
 

@@ -20,10 +20,10 @@ GROUPS = (
     ("context", "contexts, NCCL", "░", "bright_black"),
     ("weights", "weights", "█", "blue"),
     ("draft_weights", "draft weights", "▓", "cyan"),
-    ("multimodal", "multimodal", "▒", "magenta"),
-    ("state", "state pool", "█", "green"),
-    ("kv", "KV pool", "█", "yellow"),
-    ("nobody", "in no budget", "▒", "red"),
+    ("multimodal", "multimodal", "m", "magenta"),
+    ("state", "state pool", "S", "green"),
+    ("kv", "KV pool", "K", "yellow"),
+    ("nobody", "in no budget", "!", "red"),
     ("graphs", "graphs, activations", "·", "bright_black"),
 )
 BINDS = {
@@ -31,7 +31,6 @@ BINDS = {
     Binds.KV: "the KV pool binds",
     Binds.ASKED: "the request limit binds",
 }
-FORMULA = 44  # columns for a formula; `explain` prints it whole
 
 
 def grouped(lines: Iterable[Figure]) -> dict[str, int]:
@@ -78,11 +77,16 @@ def print_ledger(console: Console, ledger: Ledger, *, every_line: bool) -> None:
     """The bar of each distinct PP stage, and with `every_line` each line of its ledger."""
     for stage in _distinct(ledger):
         where = "one GPU" if len(ledger.stages) == 1 else f"one GPU of PP stage {stage}"
-        console.print(f"Memory of {where}, {total_gib(ledger):.2f} GiB ({basis_text(ledger)})", style="bold")
+        over = "; it does not fit" if not ledger.boots and _overfull(ledger, stage) else ""
+        console.print(f"Memory of {where}, {total_gib(ledger):.2f} GiB ({basis_text(ledger)}{over})", style="bold")
         console.print(bar(ledger, stage))
         console.print(legend(ledger, stage))
         if every_line:
             console.print(_line_table(ledger.lines(stage)))
+
+
+def _overfull(ledger: Ledger, stage: int) -> bool:
+    return grouped(ledger.lines(stage))["graphs"] < 0
 
 
 def _distinct(ledger: Ledger) -> Sequence[int]:
@@ -95,12 +99,23 @@ def _distinct(ledger: Ledger) -> Sequence[int]:
 
 
 def _line_table(lines: Sequence[Figure]) -> object:
+    """One row a line of at least 0.005 GiB; the smaller ones together."""
     marks = {Basis.EXACT: "", Basis.PREDICTED: "~", Basis.PUBLISHED: "p"}
-    rows = []
-    for line in lines:
-        size = line.value if isinstance(line.value, int) else 0
-        shown = line.formula if len(line.formula) <= FORMULA else line.formula[: FORMULA - 1] + "…"
-        rows.append((line.label, gib(size), marks[line.basis], shown))
+    sizes = {line.name: line.value if isinstance(line.value, int) else 0 for line in lines}
+    large = [line for line in lines if abs(sizes[line.name]) >= GIB // 200]
+    room = WIDTH - max((len(line.label) for line in large), default=0) - 15
+    rows = [
+        (
+            line.label,
+            gib(sizes[line.name]),
+            marks[line.basis],
+            line.formula if len(line.formula) <= room else line.formula[: room - 1] + "…",
+        )
+        for line in large
+    ]
+    small = sum(sizes.values()) - sum(sizes[line.name] for line in large)
+    if len(large) < len(lines):
+        rows.append(("smaller parts", gib(small), "", f"{len(lines) - len(large)} lines below 0.005 GiB each"))
     return table(("part", "GiB", "", "from"), rows, right=(1,))
 
 
@@ -109,39 +124,43 @@ def basis_text(ledger: Ledger) -> str:
     return "exact for these boot-log figures" if ledger.basis is Basis.EXACT else "predicted, no boot log given"
 
 
-def verdict(ledger: Ledger) -> str:
-    """What is admitted and what decides it, in one sentence."""
+def verdict(ledger: Ledger, load: Workload | None = None) -> str:
+    """What is admitted and what decides it, in one sentence; for requests of one length where it is known."""
     sizing, inputs = ledger.sizing, ledger.inputs
-    if sizing is None or inputs is None or ledger.allocation_error:
-        return f"Does not boot: {ledger.error or ledger.allocation_error}"
-    per = f" ({sizing.requests} on each of {inputs.attn_dp} attention-DP workers)" if inputs.attn_dp > 1 else ""
-    text = f"Admits {ledger.admitted} requests at once{per}; {BINDS[sizing.binds]}."
+    if sizing is None or inputs is None or not ledger.boots:
+        return f"Does not boot: {ledger.error or ledger.load_error or ledger.allocation_error}"
+    workers = inputs.attn_dp
+    if load is None:
+        text = f"Admits {sizing.requests * workers:,} requests at once; {BINDS[sizing.binds]}."
+    else:
+        binds = BINDS[Binds(load.binds)]
+        text = f"Admits {load.admitted * workers:,} requests of {load.tokens:,} tokens at once; {binds}."
+    if workers > 1:
+        text += f" That is over {workers} attention-DP workers; the figures below are of one worker."
     found = ledger.requests_range
     if found and found.low != found.high:
-        text += f" Between {found.low * inputs.attn_dp} and {found.high * inputs.attn_dp} within the error band."
+        whose = "" if load is None or load.admitted == sizing.requests else " of any length"
+        text += f" Within the error band {found.low * workers:,} to {found.high * workers:,}{whose}."
     return text
 
 
 def result_rows(ledger: Ledger, load: Workload | None) -> list[tuple[str, str, str]]:
-    """The results: name, value, how it came about."""
+    """The results of one attention-DP worker: name, value, how it came about."""
     sizing, inputs = ledger.sizing, ledger.inputs
     if sizing is None or inputs is None:
         return []
-    rows = [("max_running_requests", f"{sizing.requests:,}", BINDS[sizing.binds])]
+    rows = [("max_running_requests", f"{sizing.requests:,}", f"of any length: {BINDS[sizing.binds]}")]
     if sizing.slots is not None:
-        rows.append(
-            (
-                "max_mamba_cache_size",
-                f"{sizing.slots:,}",
-                f"state slots at {inputs.slots_per_request} per request: "
-                f"{sizing.slots // inputs.slots_per_request} requests",
-            )
-        )
+        per = inputs.slots_per_request
+        meaning = f"state slots at {per} per request: {sizing.slots // per:,} requests"
+        rows.append(("max_mamba_cache_size", f"{sizing.slots:,}", meaning))
     logical = f"; {sizing.logical_tokens:,} tokens over DCP {inputs.dcp}" if inputs.dcp > 1 else ""
     rows.append(("max_total_num_tokens", f"{sizing.tokens:,}", f"KV rows a rank{logical}"))
     if load is not None:
         rows.append(("requests of this length", f"{load.by_kv:,}", f"of {load.tokens:,} tokens in the KV pool"))
-        rows.append(("tokens per request", f"{load.tokens_at_cap:,}", "when all admitted run at once"))
+        page = inputs.page * inputs.dcp
+        meaning = f"if {sizing.requests:,} run at once (whole pages of {page:,})"
+        rows.append(("tokens per request", f"{load.tokens_at_cap:,}", meaning))
     return rows
 
 
@@ -150,8 +169,11 @@ def calculator_row(ledger: Ledger, demand: tuple[int, int] | None) -> list[tuple
     reading = read_calculator(ledger, sum(demand)) if demand else None
     if reading is None or reading.page is None:
         return []
-    best = f"; {reading.best.low} to {reading.best.high} admit the most, {reading.most}" if reading.best else ""
-    return [("page's ratio", shown(reading.page), f"this plan has {shown(reading.present)}{best}")]
+    rows = [("cookbook's ratio", shown(reading.page), f"for this length; the plan has {shown(reading.present)}")]
+    if reading.best:
+        span = f"to {reading.best.high} of --mamba-full-memory-ratio admit {reading.most:,}, the most"
+        rows.append(("best ratio", str(reading.best.low), span))
+    return rows
 
 
 def total_gib(ledger: Ledger) -> float:

@@ -68,7 +68,8 @@ def memory(
     refuse_unparsed(resolved)
     if not as_json:
         _print(found, demand, findings)
-    return int(not found.boots or (concurrency is not None and bool(findings)))
+    counts = ("error", "capacity") if concurrency is not None else ("error",)
+    return int(not found.boots or any(finding.severity in counts for finding in findings))
 
 
 def measured_of(before: float | None, after: float | None) -> Measured | None:
@@ -125,9 +126,9 @@ def _print(found: Ledger, demand: tuple[int, int] | None, findings: list[Finding
     console = output.console()
     print_ledger(console, found, every_line=True)
     console.print()
-    output.paragraph(verdict(found), style="bold green" if found.boots else "bold red")
+    load = found.workload(*demand) if demand and found.boots else None
+    output.paragraph(verdict(found, load), style="bold green" if found.boots else "bold red")
     if found.boots:
-        load = found.workload(*demand) if demand else None
         rows = [*result_rows(found, load), *calculator_row(found, demand)]
         console.print(output.table(("result", "value", "meaning"), rows, right=(1,)))
     if findings:

@@ -113,15 +113,17 @@ def _pool(console: Console, planned: Plan, item: PlannedPool) -> None:
     console.print()
     print_ledger(console, found, every_line=False)
     console.print()
-    output.paragraph(verdict(found), style="bold green" if found.boots else "bold red")
     work = None if load.isl is None or load.osl is None or not found.boots else found.workload(load.isl, load.osl)
+    output.paragraph(verdict(found, work), style="bold green" if found.boots else "bold red")
     if found.boots:
         demand = None if load.isl is None or load.osl is None else (load.isl, load.osl)
         rows = [*result_rows(found, work), *calculator_row(found, demand)]
         console.print(output.table(("result", "value", "meaning"), rows, right=(1,)))
     _published(console, item)
     if item.correction is not None:
-        output.paragraph("A variant that boots: " + "; ".join(item.correction.edits) + ".")
+        output.paragraph(
+            "A variant that boots: " + "; ".join(item.correction.edits) + ". `perilune commands --corrected` prints it."
+        )
     _levers(console, item)
 
 
@@ -136,13 +138,19 @@ def _published(console: Console, item: PlannedPool) -> None:
 
 
 def _levers(console: Console, item: PlannedPool) -> None:
+    from perilune.plan.memory.levers import Outcome
+
     if not item.ledger.boots and all(effect.after.admitted is None for effect in item.levers):
         console.print("\nNo capacity lever alone makes this pool boot.")
         return
     console.print("\nCapacity levers on this pool", style="bold")
-    rows = [_lever(effect) for effect in item.levers]
-    console.print(output.table(("lever", "state holds", "KV tokens"), rows, right=(1, 2)))
-    for effect in item.levers:
+    useful = [effect for effect in item.levers if effect.outcome is not Outcome.ALREADY]
+    rows = [_lever(effect) for effect in useful]
+    console.print(output.table(("lever, each alone", "state holds", "KV tokens"), rows, right=(1, 2)))
+    have = [effect.lever.written for effect in item.levers if effect.outcome is Outcome.ALREADY]
+    if have:
+        output.paragraph(f"The plan has already: {', '.join(have)}.", style="dim")
+    for effect in useful:
         for note in (effect.why, *effect.changes):
             if note:
                 output.paragraph(f"{effect.lever.written}: {note}", indent="  ", style="dim")

@@ -12,7 +12,7 @@ import msgspec
 
 from perilune.facts.hardware import platform
 from perilune.facts.measurements import Published, published_for
-from perilune.plan.deployment import Deployment, Pool, Unknown
+from perilune.plan.deployment import NODE_RANK, Deployment, Pool, Unknown
 from perilune.plan.memory import Ledger, Measured, ledger
 from perilune.plan.memory.levers import Effect, try_levers
 from perilune.plan.resolve import resolve
@@ -127,6 +127,12 @@ class Plan:
             found += fleet_findings(list(subjects.values()))
         return tuple(by_severity(found))
 
+    @property
+    def corrected(self) -> Deployment:
+        """The deployment with the variant that boots in place of every pool that would not and has one."""
+        pools = tuple(_corrected(item) for item in self.pools)
+        return replace(self.deployment, pools=pools)
+
     def to_json(self) -> dict[str, Any]:
         """The contract of `plan --json`, which `read_plan` reads back."""
         deployment, load = self.deployment, self.deployment.workload
@@ -158,6 +164,15 @@ def _planned(pool: Pool, deployment: Deployment, measured: Measured | None) -> P
     found = ledger(resolved, measured)
     subject = composed_subject(pool, server, found, deployment.workload, measured)
     return PlannedPool(pool, server, resolved, found, measured, subject)
+
+
+def _corrected(item: PlannedPool) -> Pool:
+    if item.correction is None:
+        return item.pool
+    server = item.correction.server
+    if item.pool.nodes > 1:
+        server = server.set("--node-rank", NODE_RANK)
+    return replace(item.pool, server=server, unpublished=())
 
 
 def assumed(server: Server, unknowns: tuple[Unknown, ...]) -> Server:

@@ -62,7 +62,7 @@ def commands(
             shared |= {f"<{role}-host>": heads[role], f"<{role}-node0-ip>": heads[role]}
     blocks = [
         _block(pool, node, server, form, _own(shared, heads.get(pool.role), node))
-        for pool in deployment.pools
+        for pool in (_pinned(pool) if nic is not None else pool for pool in deployment.pools)
         for node, server in enumerate(pool.servers)
     ]
     if deployment.router is not None:
@@ -116,6 +116,16 @@ def _address(text: str) -> str:
         if _HOST_NAME.fullmatch(text):
             return text
     raise UnusableInput(f"{text[:60]!r} is neither an IP address nor a host name.", where="--head-ip")
+
+
+def _pinned(pool: Pool) -> Pool:
+    """A pool over several nodes with its collectives on the given interface, where its recipe leaves that open."""
+    if pool.nodes == 1:
+        return pool
+    collective = "HCCL_SOCKET_IFNAME" if platform(pool.platform).kind == "npu" else "NCCL_SOCKET_IFNAME"
+    wanted = {"GLOO_SOCKET_IFNAME": "<your-nic>", collective: "<your-nic>", "SGLANG_HOST_IP": "<this-node-ip>"}
+    missing = {name: text for name, text in wanted.items() if name not in pool.server.environment}
+    return replace(pool, server=pool.server.with_env(missing))
 
 
 def _nic(text: str) -> str:

@@ -40,6 +40,12 @@ def compose(choice: Choice) -> Deployment:
     place = _platform(choice.hardware)
     roles = ROLES[choice.mode]
     pd = choice.mode == "pd"
+    if pd and choice.gpus is not None:
+        raise Refused(
+            "The two pools of a pair have sizes of their own.",
+            where="--gpus",
+            fix="Leave it out, or plan one role with --mode prefill or --mode decode.",
+        )
     recipes = [_recipe(choice, role, place) for role in roles]
     _check_reach(choice, roles)
     pairing = _pairing(choice, recipes[-1]) if pd else ""

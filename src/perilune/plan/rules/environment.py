@@ -10,6 +10,7 @@ from functools import cache
 from perilune.facts.flags import environment, renames
 from perilune.facts.history import JUDGED
 from perilune.facts.rule_names import rule_names
+from perilune.plan.commandline import secrets
 from perilune.plan.commandline.secrets import is_secret_name
 from perilune.plan.rules.edits import Edit, write
 from perilune.plan.rules.releases import lacks_flag, lacks_variable, renaming, still_reads
@@ -59,6 +60,8 @@ def placeholder(s: Subject) -> Iterator[Says]:
     if s.template:
         return
     for name, value in _texts(s):
+        if value == secrets.placeholder(name.lstrip("-")):
+            continue  # a secret that was hidden before anybody looked
         for pattern, what in _placeholders():
             found = pattern.search(value)
             if found is not None and not value.lstrip().startswith("{" + '"'):
