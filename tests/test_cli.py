@@ -277,7 +277,7 @@ def test_unusable_input_ends_in_one_sentence_and_2(perilune, name: str) -> None:
     [
         ("perilune: 1\nmodel: x\npools: &a [*a]\n", "alias"),
         ("[" * 5000, "nesting"),
-        ("perilune: 1\nmodel: x\npools: [{role: unified, platform: b300, nodes: 2, gpus: 8, command: [[]]}]", "2 nodes"),
+        ("perilune: 1\nmodel: m\npools: [{role: decode, platform: b300, nodes: 2, gpus: 9, command: [[]]}]", "2 nodes"),
         ("perilune: 9\nmodel: x\npools: []\n", "version 9"),
         ("a: [1", "line"),
         ("\x00", "YAML"),

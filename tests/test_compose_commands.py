@@ -175,9 +175,7 @@ def test_hostile_values_survive_a_real_shell(tmp_path: object) -> None:
     shell = shutil.which("sh")
     assert shell is not None
     script = 'sglang() { shift; printf "%s\\0" "$SGLANG_NOTE" "$@"; }\n' + block.text
-    done = subprocess.run(
-        [shell, "-c", script], capture_output=True, text=True, check=True, cwd=str(tmp_path)
-    )
+    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True, cwd=str(tmp_path))
     assert tuple(done.stdout.split("\0")[:-1]) == (hostile, *after_serve(block))
 
 

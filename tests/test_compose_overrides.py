@@ -41,9 +41,7 @@ def test_set_writes_a_flag_once_in_the_canonical_spelling(text: str, flag: str) 
 
 
 def test_set_keeps_the_place_of_a_flag_and_puts_a_new_one_before_host() -> None:
-    argv = composed(
-        "set tp-size=4", "set enable-metrics", hardware="b300", strategy="low-latency"
-    ).server.argv
+    argv = composed("set tp-size=4", "set enable-metrics", hardware="b300", strategy="low-latency").server.argv
     names = [flag.name for flag in parse(argv)]
     assert names[1:3] == ["--model-path", "--tp-size"]
     assert names.index("--enable-metrics") + 2 == names.index("--host")  # the ratio follows it

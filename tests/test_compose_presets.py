@@ -35,11 +35,7 @@ def expected(preset: str, gpus: int, per_node: int) -> str:
         f"--tp-size {gpus} --ep-size {gpus}"
         + (f"{GROUPS[gpus]} --enable-dp-lm-head" if gpus > 8 else "")
         + (" --dcp-size 8" if preset == "peak-capacity" else "")
-        + (
-            f" --nnodes {nodes} --node-rank <node-rank> --dist-init-addr <node0-ip>:20000"
-            if nodes > 1
-            else ""
-        )
+        + (f" --nnodes {nodes} --node-rank <node-rank> --dist-init-addr <node0-ip>:20000" if nodes > 1 else "")
         + f" {TAIL}"
     )
 
@@ -160,15 +156,11 @@ def test_a_knob_takes_its_flag_away(knob: str, choice: str, gone: str) -> None:
 
 def test_knobs_change_the_ratio() -> None:
     plain = composed(hardware="b300").server.value("--mamba-full-memory-ratio")
-    fp8 = composed(hardware="b300", knobs=(("kv-cache-dtype", "fp8"),)).server.value(
-        "--mamba-full-memory-ratio"
-    )
+    fp8 = composed(hardware="b300", knobs=(("kv-cache-dtype", "fp8"),)).server.value("--mamba-full-memory-ratio")
     assert (plain, fp8) == ("5.13", "7.97")
 
 
 def test_a_knob_can_be_meant_for_one_role() -> None:
-    prefill, decode = compose(
-        Choice(hardware="b300", mode="pd", knobs=(("decode:kv-cache-dtype", "fp8"),))
-    ).pools
+    prefill, decode = compose(Choice(hardware="b300", mode="pd", knobs=(("decode:kv-cache-dtype", "fp8"),))).pools
     assert "--kv-cache-dtype" not in prefill.server.argv
     assert decode.server.value("--kv-cache-dtype") == "fp8_e4m3"

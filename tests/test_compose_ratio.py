@@ -115,9 +115,7 @@ def test_no_ratio_on_ascend(name: str) -> None:
         ("--speculative-algorithm DSPARK --disaggregation-mode prefill", {}, 5, 0, 8),
     ],
 )
-def test_what_the_calculator_reads(
-    words: str, env: dict[str, str], slots: int, verify: int, attention_tp: int
-) -> None:
+def test_what_the_calculator_reads(words: str, env: dict[str, str], slots: int, verify: int, attention_tp: int) -> None:
     inputs = ratio_inputs(parse(words.split()), env)
     assert (inputs.slots, inputs.verify_states, inputs.attention_tp) == (slots, verify, attention_tp)
 

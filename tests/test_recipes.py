@@ -106,9 +106,7 @@ def test_an_unknown_platform_is_refused_with_the_known_ones() -> None:
 
 
 def test_every_source_is_named_plainly() -> None:
-    assert (
-        source_titles(("page", "page", "config"))[0] == "SGLang cookbook, Kimi-K3 page, state of 2026-10-28"
-    )
+    assert source_titles(("page", "page", "config"))[0] == "SGLang cookbook, Kimi-K3 page, state of 2026-10-28"
     assert len(source_titles(("page", "page", "config"))) == 2
     assert all("/" not in source.title or "sglang" in source.title for source in sources().values())
 

@@ -90,7 +90,5 @@ def platform(name: str) -> Platform:
     key = name.strip().lower()
     found = platforms().get(ALIASES.get(key, key))
     if found is None:
-        raise UnusableInput(
-            f"Unknown platform {name!r}.", where="--platform", fix=f"Known: {' '.join(platforms())}."
-        )
+        raise UnusableInput(f"Unknown platform {name!r}.", where="--platform", fix=f"Known: {' '.join(platforms())}.")
     return found

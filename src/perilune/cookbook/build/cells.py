@@ -50,7 +50,9 @@ def matrix() -> str:
     for name in hardware():
         found = {(row.role, row.strategy): row for row in recipes(name)}
         for role in ("unified", "prefill", "decode"):
-            named = [(strategy, found[role, strategy]) for r, strategy in COLUMNS if r == role and (role, strategy) in found]
+            named = [
+                (strategy, found[role, strategy]) for r, strategy in COLUMNS if r == role and (role, strategy) in found
+            ]
             if named:
                 shapes = "; ".join(f"{title(strategy)} {_shape(row)}" for strategy, row in named)
                 rows.append((words(platform(name).label), title(role), words(shapes)))
