@@ -24,7 +24,7 @@ FALLBACKS: Final[Mapping[str, Any]] = {
 While resolution runs, such a field reads None: steps tell an unset option from a default."""
 
 
-class Rejected(Exception):  # noqa: N818 - a verdict of the engine, not a fault of ours
+class Rejected(Exception):
     """SGLang refuses this configuration. `message` is its error, such as `ValueError: ...`.
 
     `stage` is where: `parse` (argument parser), `resolve` (resolution pipeline), `check`

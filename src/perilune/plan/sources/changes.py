@@ -17,7 +17,7 @@ class Change:
     new: str
 
 
-class Unplaceable(Exception):  # noqa: N818 - a signal, never shown
+class Unplaceable(Exception):
     """A change has no place in the text."""
 
 
