@@ -78,9 +78,16 @@ def test_expert_groups_that_do_not_fit_are_refused_in_the_engines_words() -> Non
     ]
 
 
-@pytest.mark.parametrize("flag", ["--ep-size 0", "--attention-context-parallel-size 0"])
-def test_groups_of_zero_divide_by_zero_as_in_the_engine(flag: str) -> None:
-    plan = ledger(resolved(f"--tp-size 8 {flag}"), Measured(265.5, 72.8))
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--tp-size 8 --ep-size 0",
+        "--tp-size 8 --attention-context-parallel-size 0",
+        "--tp-size 2 --dcp-size 8 --ep-size 8",
+    ],
+)
+def test_groups_of_zero_divide_by_zero_as_in_the_engine(flags: str) -> None:
+    plan = ledger(resolved(flags), Measured(265.5, 72.8))
     assert plan.error == "ZeroDivisionError: integer division or modulo by zero"
 
 
@@ -174,6 +181,12 @@ def test_measured_figures_replace_the_prediction() -> None:
 def test_figures_no_boot_can_show_are_refused(before: float, after: float, says: str) -> None:
     with pytest.raises(UnusableInput, match=says):
         Measured(before, after)
+
+
+def test_a_token_limit_caps_every_stage() -> None:
+    flags = "--tp-size 8 --pp-size 2 --max-total-tokens 100000 --mem-fraction-static 0.8" + NODES2
+    stages = planned(flags, "b200", measured=Measured(176.0, 76.0)).to_json()["stages"]
+    assert [stage["tokens_before_minimum"] for stage in stages] == [100_000, 100_000]
 
 
 def test_pipeline_stages_differ_and_say_so() -> None:

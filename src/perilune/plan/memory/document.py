@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perilune.plan.memory.ledger import Ledger, StageLedger
+    from perilune.plan.memory.pools import PoolInputs
 
 
 def ledger_json(ledger: Ledger, demand: tuple[int, int] | None) -> dict[str, Any]:
@@ -62,6 +63,10 @@ def ledger_json(ledger: Ledger, demand: tuple[int, int] | None) -> dict[str, Any
     return found
 
 
+def _capped(tokens: int, inputs: PoolInputs) -> int:
+    return tokens if inputs.max_total_tokens is None else min(tokens, inputs.max_total_tokens)
+
+
 def _stage(ledger: Ledger, stage: StageLedger) -> dict[str, Any]:
     sizing, inputs, pools = ledger.sizing, ledger.inputs, stage.allocated
     return {
@@ -69,7 +74,7 @@ def _stage(ledger: Ledger, stage: StageLedger) -> dict[str, Any]:
         "layers": list(stage.layers),
         "linear_layers": stage.stage.linear_layers,
         "kv_bytes_per_token": inputs and inputs.cells[stage.index],
-        "tokens_before_minimum": sizing and sizing.profiled_tokens[stage.index],
+        "tokens_before_minimum": sizing and inputs and _capped(sizing.profiled_tokens[stage.index], inputs),
         "weights_bytes": stage.weights.bytes,
         "free_after_weights_gib": stage.free_gib,
         "lines": [

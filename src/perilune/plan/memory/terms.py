@@ -92,9 +92,10 @@ def _check_groups(resolved: Resolved) -> None:
     """The engine checks its process groups before it sizes anything."""
     v = resolved.values
     tp, ep, dp = v["tp_size"], v["ep_size"], v["moe_dp_size"]
-    if 0 in (ep, dp, v["attn_dp_size"], v["attn_cp_size"]):
+    width = tp // ep // dp if ep and dp else 0
+    unchecked = v["dcp_size"] > 1  # with DCP ranks are laid out before the topology is checked
+    if 0 in (ep, dp, v["attn_dp_size"], v["attn_cp_size"]) or (width == 0 and unchecked):
         raise Rejected("ZeroDivisionError: integer division or modulo by zero", stage="groups")
-    width = tp // ep // dp
     if tp != ep * dp * width:
         raise Rejected(
             "ValueError: parallel topology is inconsistent (set by override_permanently):\n"
