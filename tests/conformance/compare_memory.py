@@ -97,10 +97,10 @@ def memory_differences(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> l
         wanted = verdict["error"].removeprefix("ParseError: ").split("\n", 1)[0]
         have = str(mine.error).split("\n", 1)[0]
         return [] if have == wanted else [f"error: engine {wanted!r}, ours {have!r}"]
-    return list(_differences(mine.to_json(), verdict))
+    return list(_differences(mine.to_json(), verdict, mine.resolved["max_total_tokens"] or NO_LAYERS))
 
 
-def _differences(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> Iterator[str]:
+def _differences(document: Mapping[str, Any], verdict: Mapping[str, Any], most_tokens: int) -> Iterator[str]:
     for name, path in TOP.items():
         yield from _differ(name, document[name], _at(verdict, path))
     stages = verdict.get("stages") or [verdict]
@@ -110,8 +110,11 @@ def _differences(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> Ite
     for mine, theirs in zip(document["stages"], stages, strict=True):
         where = f"stage {mine['stage']} " if len(stages) > 1 else ""
         for name, path in STAGE.items():
+            have = mine[name]
+            if name == "tokens_before_minimum" and have is not None:
+                have = min(have, most_tokens)  # the engine applies --max-total-tokens stage by stage
             if (wanted := _at(theirs, path)) is not None:
-                yield from _differ(where + name, mine[name], wanted)
+                yield from _differ(where + name, have, wanted)
         yield from _pool_differences(where, document, mine["pools"], theirs.get("pools") or {})
 
 
