@@ -132,7 +132,7 @@ def test_setting_an_unpublished_value_settles_it() -> None:
         ("set nnodes=0", "0 nodes is not between"),
         ("set cuda-graph-bs-decode='1 2", "do not close"),
         ("set served-model-name=a\nb", "control character"),
-        ("set help", "no option"),
+        ("set help", "--help"),
         ("set decode:tp-size=4", "no decode pool"),
         ("unset dp-size", "--dp-size is not on this command"),
         ("unset NCCL_DEBUG", "NCCL_DEBUG is not on this command"),
