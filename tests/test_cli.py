@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -291,3 +292,80 @@ def test_a_hostile_plan_file_ends_in_one_sentence(perilune, tmp_path: Path, text
     assert run.code == 2
     assert hint in run.err
     assert str(path) in run.err
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ({"pools": []}, "no pool"),
+        ({"router": []}, "router"),
+        ({"model": "x\x1b[31m"}, "printed"),
+        ({"workload": {"isl": 0, "osl": 1}}, "workload.isl"),
+        ({"workload": {"isl": 5}}, "both lengths"),
+        ({"workload": {"concurrency": -4}}, "workload.concurrency"),
+        ({"pool": {"gpus": 1_000_000}}, "gpus"),
+        ({"pool": {"replicas": 2**62}}, "replicas"),
+        ({"pool": {"env": {"A;touch x;B": "c"}}}, "variable"),
+        ({"pool": {"image": "--privileged"}}, "image"),
+        ({"pool": {"command": [["numactl", "-m", "0", "sglang", "serve"]]}}, "numactl"),
+        ({"pool": {"unpublished": [{"placeholder": "8", "flag": "--tp-size", "what": "", "assume": "'"}]}}, "quotes"),
+        ({"pool": {"platform": "b999"}}, "pools[0]"),
+    ],
+)
+def test_a_plan_file_edited_into_nonsense_is_refused(
+    perilune, tmp_path: Path, change: dict[str, Any], hint: str
+) -> None:
+    path = tmp_path / "plan.json"
+    perilune(f"plan --hardware b300 -o {path}")
+    document = json.loads(path.read_text())
+    document["pools"][0].update(change.pop("pool", {}))
+    path.write_text(json.dumps(document | change))
+    for verb in ("plan", "commands"):
+        run = perilune(f"{verb} {path}")
+        assert run.code == 2, run
+        assert hint in run.err
+        assert str(path) in run.err
+        assert run.out == ""
+
+
+def test_only_a_regular_file_is_replaced(perilune, tmp_path: Path) -> None:
+    pipe, loop = tmp_path / "pipe.yaml", tmp_path / "loop.yaml"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    for path in (pipe, loop, tmp_path):
+        run = perilune(f"plan --hardware b300 -o {path}")
+        assert run.code == 2
+        assert str(path) in run.err
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("change", [{"vocab_size": 10**400}, {"model_type": []}, {"text_config": {"model_type": {}}}])
+def test_a_config_with_absurd_fields_is_refused(perilune, tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "config.json"
+    llama = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 8192,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "intermediate_size": 28672,
+        "vocab_size": 128256,
+    }
+    path.write_text(json.dumps(llama | change))
+    run = perilune(f"memory --platform b300 --model-config {path} -- sglang serve --model-path x --tp-size 8")
+    assert run.code == 2
+    assert "defect" not in run.err
+
+
+def test_words_that_are_no_text_are_refused() -> None:
+    word = b"--served-model-name=\xff"
+    done = subprocess.run(
+        [sys.executable, "-m", "perilune", "plan", "--hardware", "b300", "--set", word],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "UTF-8" in done.stderr

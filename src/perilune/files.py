@@ -32,6 +32,7 @@ def replace_file(path: Path, raw: bytes) -> None:
     """
     target = Path(os.path.realpath(path))
     temporary = None
+    _refuse_target(path, target)
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         with os.fdopen(handle, "wb") as file:
@@ -47,6 +48,22 @@ def replace_file(path: Path, raw: bytes) -> None:
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _refuse_target(path: Path, target: Path) -> None:
+    """Keep devices, pipes, folders, links in a circle and read-only files as they are."""
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        if target.is_symlink():
+            raise UnusableInput("The link leads nowhere.", where=str(path)) from None
+        return
+    except OSError as error:
+        raise unusable(path, error, "written") from None
+    if not stat.S_ISREG(mode):
+        raise UnusableInput("This is no regular file, so it is not replaced.", where=str(path))
+    if not mode & stat.S_IWUSR:
+        raise UnusableInput("The file is read-only, so it is not replaced.", where=str(path))
 
 
 def unusable(path: Path, error: Exception, done: str = "read") -> UnusableInput:

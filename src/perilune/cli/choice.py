@@ -53,7 +53,8 @@ def deployment_of(plan_file: Path | None, given: dict[str, Any]) -> Deployment:
         from perilune.plan.planfile import read_plan
 
         if chosen:
-            extra = ", ".join("--" + name.rstrip("s").replace("_", "-") for name in chosen)
+            flags = {name: flag for flag, name, *_ in REPEATED}
+            extra = ", ".join(flags.get(name, "--" + name.replace("_", "-")) for name in chosen)
             raise UnusableInput(
                 f"A plan file already holds the choice, so {extra} cannot be given with it.",
                 where=str(plan_file),

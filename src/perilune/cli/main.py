@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from perilune.errors import PeriluneError
+from perilune.errors import PeriluneError, UnusableInput
 
 VERBS = {
     "plan": "Plan a deployment: topology, memory, admitted requests, levers, commands.",
@@ -57,6 +57,7 @@ def main() -> NoReturn:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has seen enough is no error
     try:
+        _refuse_bytes(sys.argv)
         code = cli.main(prog_name="perilune", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
@@ -81,6 +82,14 @@ def main() -> NoReturn:
             err=True,
         )
         sys.exit(2)
+
+
+def _refuse_bytes(words: list[str]) -> None:
+    for number, word in enumerate(words[1:], 1):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UnusableInput("It is not UTF-8.", where=f"argument {number}") from None
 
 
 if __name__ == "__main__":

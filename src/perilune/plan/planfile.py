@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ from perilune.plan.yaml_input import read_yaml
 
 MOST_BYTES = 16 * 1024 * 1024
 VERSION = 1
+MOST_COUNT = 2**31 - 1
+MOST_REPLICAS = 100_000
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+IMAGE = re.compile(r"[A-Za-z0-9<][A-Za-z0-9<>._/:@-]{0,254}")
 
 
 class _Workload(msgspec.Struct, frozen=True):
@@ -77,7 +83,7 @@ def write_plan(plan: Plan, path: Path) -> None:
 def read_plan(path: Path) -> Deployment:
     """The deployment in a plan file; raises UnusableInput naming the file and the field."""
     raw = read_capped(path, MOST_BYTES)
-    content = _json(raw, path) if raw.lstrip()[:1] == b"{" else read_yaml(raw, str(path))
+    content = _plain(_json(raw, path) if raw.lstrip()[:1] == b"{" else read_yaml(raw, str(path)), str(path))
     try:
         document = msgspec.convert(content, _Document)
     except msgspec.ValidationError as error:
@@ -86,6 +92,7 @@ def read_plan(path: Path) -> Deployment:
         ) from None
     if document.perilune != VERSION:
         raise UnusableInput(f"It is a plan of version {document.perilune}; this reads {VERSION}.", where=str(path))
+    _check(document, str(path))
     return Deployment(
         model=document.model,
         pools=tuple(_pool(entry, f"{path}, pools[{n}]") for n, entry in enumerate(document.pools)),
@@ -95,6 +102,37 @@ def read_plan(path: Path) -> Deployment:
         hints=tuple(document.hints),
         notes=tuple(document.notes),
     )
+
+
+def _plain(content: Any, where: str) -> Any:
+    """The content, refused where a text holds a control character: it would reach a terminal or a shell."""
+    pending = [content]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending += [*value, *value.values()]
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, str) and not value.isprintable():
+            raise UnusableInput(f"{value[:40]!r} holds a character that cannot be printed.", where=where)
+    return content
+
+
+def _check(document: _Document, where: str) -> None:
+    roles = [pool.role for pool in document.pools]
+    if not roles or len(set(roles)) < len(roles):
+        said = f"It has the pools {' '.join(roles)}." if roles else "It has no pool."
+        raise UnusableInput(said, where=where, fix="Give one pool a role.")
+    router = document.router
+    if router is not None and (not router or not router[0] or not any(word.startswith("--") for word in router)):
+        raise UnusableInput("It is no command.", where=f"{where}, router", fix="Give its words, or null.")
+    load = document.workload
+    for name in ("isl", "osl", "concurrency"):
+        count = getattr(load, name)
+        if count is not None and not 1 <= count <= MOST_COUNT:
+            raise UnusableInput(f"{count} is not from 1 to {MOST_COUNT:,}.", where=f"{where}, workload.{name}")
+    if (load.isl is None) != (load.osl is None):
+        raise UnusableInput("An average request needs both lengths.", where=f"{where}, workload")
 
 
 def _json(raw: bytes, path: Path) -> Any:
@@ -115,9 +153,28 @@ def _pool(entry: _Pool, where: str) -> Pool:
             where=where,
             fix="Give one per node.",
         )
-    if min(entry.nodes, entry.gpus, entry.replicas) < 1:
-        raise UnusableInput("Nodes, GPUs and replicas must be at least 1.", where=where)
-    head = Server.parse([*(f"{name}={text}" for name, text in entry.env.items()), *entry.command[0]])
+    most = entry.nodes * platform(entry.platform).gpus_per_node
+    for name, count, limit in (("gpus", entry.gpus, most), ("replicas", entry.replicas, MOST_REPLICAS)):
+        if not 1 <= count <= limit:
+            raise UnusableInput(f"{count} is not from 1 to {limit:,}.", where=f"{where}.{name}")
+    for name in entry.env:
+        if not ENV_NAME.fullmatch(name):
+            raise UnusableInput(f"{name[:60]!r} is no name of a variable.", where=f"{where}.env")
+    if entry.image and not IMAGE.fullmatch(entry.image):
+        raise UnusableInput(f"{entry.image[:60]!r} is no name of an image.", where=f"{where}.image")
+    for unknown in entry.unpublished:
+        try:
+            shlex.split(unknown.assume)
+        except ValueError:
+            raise UnusableInput("The quotes do not close.", where=f"{where}.unpublished.assume") from None
+    try:
+        head = Server.parse([*(f"{name}={text}" for name, text in entry.env.items()), *entry.command[0]])
+    except UnusableInput as error:
+        raise UnusableInput(error.message, where=f"{where}.command", fix=error.fix) from None
+    if head.wrapper:
+        raise UnusableInput(
+            "A plan holds the bare server command.", where=f"{where}.command", fix=f"Remove {head.wrapper[0][:40]}."
+        )
     if entry.nodes > 1:
         head = head.set("--node-rank", NODE_RANK)
     pool = Pool(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perilune.errors import UnusableInput
-from perilune.facts.flags import Option, closest_flag, options
+from perilune.facts.flags import Option, closest_flag
+from perilune.plan.commandline.occurrences import find_option
 from perilune.plan.compose.flags import Flag
 
 MODES = ("unified", "pd", "prefill", "decode")
@@ -156,8 +157,10 @@ def _scoped(text: str, where: str) -> tuple[str | None, str]:
 
 def _option(spelled: str, where: str) -> Option:
     name = "--" + spelled.lstrip("-").replace("_", "-")
-    option = options().get(name)
-    if option is None or option.kind == "help":
+    option = find_option(name)
+    if option is not None and option.kind == "help":
+        raise UnusableInput(f"{name} only prints help.", where=where)
+    if option is None:
         near = closest_flag(name)
         fix = f"Did you mean {near}?" if near else "See `sglang serve --help`."
         raise UnusableInput(f"SGLang has no option {name[:80]!r}.", where=where, fix=fix)

@@ -91,6 +91,9 @@ def head_addresses(given: str | Mapping[str, str] | None, deployment: Deployment
                 fix=f"Pools: {' '.join(roles)}.",
             )
         pairs = [part.partition("=") for part in parts]
+        names = [name for name, eq, _ in pairs if eq]
+        if len(set(names)) < len(names):
+            raise UnusableInput("It names one pool twice.", where="--head-ip", fix="Give each pool one address.")
         given = {name if eq else roles[i]: addr if eq else name for i, (name, eq, addr) in enumerate(pairs)}
     for role in given:
         if role not in roles:
@@ -113,7 +116,7 @@ def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(bare))
     except ValueError:
-        if _HOST_NAME.fullmatch(text):
+        if _HOST_NAME.fullmatch(text) and ".." not in text and not text.replace(".", "").isdigit():
             return text
     raise UnusableInput(f"{text[:60]!r} is neither an IP address nor a host name.", where="--head-ip")
 

@@ -149,7 +149,11 @@ def advise(server: Server, before: Ledger, demand: Demand, measured: Measured | 
     Raises UnusableInput when the plan does not boot or the demand is not positive.
     """
     if not 1 <= demand.concurrency <= 1 << 30 or not 1 <= demand.tokens <= 1 << 40:
-        raise UnusableInput("Concurrency and lengths must be positive.", where="demand")
+        raise UnusableInput(
+            f"{demand.concurrency:,} requests of {demand.tokens:,} tokens cannot be asked for.",
+            where="--concurrency",
+            fix="Give numbers from 1 to a billion.",
+        )
     if before.inputs is None:
         raise UnusableInput(f"The plan has no memory to split: {before.error}", where="demand")
     split = split_for(before.inputs, demand)

@@ -32,7 +32,7 @@ class Fields:
             raise self.bad(name, "is missing")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.bad(name, f"must be a whole number, not {_shown(value)}")
-        if not math.isfinite(value) or value != int(value):
+        if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
             raise self.bad(name, f"must be a whole number, not {_shown(value)}")
         if not low <= value <= high:
             raise self.bad(name, f"is {_shown(value)}; it must be from {low} to {high}")

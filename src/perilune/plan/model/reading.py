@@ -42,6 +42,10 @@ def parse_config(raw: object, where: str) -> ModelConfig:
     names = raw.get("architectures")
     if not isinstance(names, list) or not names or not isinstance(names[0], str) or not names[0]:
         raise UnusableInput("architectures must be a list that names the model class.", where=where)
+    for section in (raw, raw.get("text_config")):
+        kind = section.get("model_type") if isinstance(section, Mapping) else None
+        if kind is not None and not isinstance(kind, str):
+            raise UnusableInput("model_type must be text.", where=where)
     config = ModelConfig(where, raw)
     _ = (config.layers, config.hidden_size, config.vocab_size, config.num_heads, config.num_kv_heads)
     _ = (config.is_mla or config.head_dim, config.context_length, config.num_experts)

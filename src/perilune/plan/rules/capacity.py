@@ -102,7 +102,7 @@ def split(s: Subject) -> Iterator[Says]:
     if load is None or load.binds == "asked":
         return
     most = most_requests(inputs, length)
-    if most < load.admitted * WORTH_SAYING:
+    if not most or most < load.admitted * WORTH_SAYING:
         return
     demand = Demand(most * inputs.attn_dp, length)
     fix, edits = _advice(s, demand)
@@ -247,4 +247,19 @@ def context(s: Subject) -> Iterator[Says]:
     )
 
 
-RULES = (admits_less, split, pin, pin_and_ratio, extra_slots, scratch, headroom, context)
+@rule("request-too-long", "error")
+def too_long(s: Subject) -> Iterator[Says]:
+    """Requests longer than the context are refused one by one."""
+    model, length = s.resolved.engine_model, s.workload.length
+    if model is None or not s.accepted or length is None or length <= model.context_length:
+        return
+    yield Says(
+        f"Requests of {length:,} tokens are refused: the context is {model.context_length:,} tokens.",
+        "" if s.wrote("--context-length") else "Ask for shorter ones.",
+        ("--context-length",),
+        remove("--context-length") if s.wrote("--context-length") else (),
+        source="SGLang 0.5.23, request validation",
+    )
+
+
+RULES = (too_long, admits_less, split, pin, pin_and_ratio, extra_slots, scratch, headroom, context)
