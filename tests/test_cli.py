@@ -104,6 +104,12 @@ def test_resolve_json(perilune) -> None:
     assert ("page_size", 1, 64) in {(r["field"], r["from"], r["to"]) for r in found["rewrites"] if r["from"] == 1}
 
 
+def test_a_command_without_a_model_is_taken_to_serve_kimi_k3(perilune) -> None:
+    run = perilune("memory --platform b300 --json -- sglang serve --tp-size 8")
+    assert run.document["ok"] is True
+    assert "no --model-path" in run.err
+
+
 def test_a_refusal_of_the_engine_is_a_finding(perilune) -> None:
     run = perilune(f"resolve --platform b300 --json -- {SERVE} --decode-attention-backend triton")
     assert run.code == 1

@@ -58,16 +58,20 @@ def read_server(command: tuple[str, ...]) -> Server:
 def resolve_server(
     server: Server, platform_name: str, model_config: Path | None, draft_config: Path | None
 ) -> Resolved:
-    """Resolve on a platform; the catalog's configs unless files are given."""
-    from perilune.plan.model.reading import load_config_file
+    """Resolve on a platform; the catalog's configs unless files are given.
+
+    A command without --model-path is taken to serve Kimi-K3, and that is said: the engine itself needs the flag.
+    """
+    from perilune.plan.model import known_config, load_config_file
+    from perilune.plan.resolve import DEFAULT_MODEL
     from perilune.plan.resolve import resolve as run
 
-    return run(
-        server,
-        platform(platform_name),
-        model=load_config_file(model_config) if model_config else None,
-        draft=load_config_file(draft_config) if draft_config else None,
-    )
+    model = load_config_file(model_config) if model_config else None
+    if model is None and not server.has("--model-path") and not server.has("--config"):
+        output.note(f"perilune: no --model-path, which SGLang needs; taken to be {DEFAULT_MODEL}.")
+        model = known_config(DEFAULT_MODEL)
+    draft = load_config_file(draft_config) if draft_config else None
+    return run(server, platform(platform_name), model=model, draft=draft)
 
 
 def refuse_unparsed(resolved: Resolved) -> None:
