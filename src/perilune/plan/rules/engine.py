@@ -98,6 +98,11 @@ def _advice(known: Known | None, s: Subject) -> str:
     """What helps where no known edit does; never the direction that makes it worse."""
     name = known.id if known else ""
     if name == "memory-weights":
+        if s.platform.sm == 90 and s["moe_runner_backend"] == "auto" and s.is_k3:
+            return (
+                "Write --moe-runner-backend marlin --ep-size N, as the Hopper recipes do: "
+                "without it the 4-bit experts are expanded to BF16."
+            )
         heaviest = s.ledger.weights_bytes / GIB
         total = s["tp_size"] * s["pp_size"]
         memory = s.ledger.memory
