@@ -61,7 +61,7 @@ def _unread(s: Subject) -> tuple[str, ...]:
 def _certainty(s: Subject) -> tuple[Severity, str]:
     """How sure the refusal is, and the words that say so."""
     found, engine = s.ledger, "" if s.engine == JUDGED else f"(Judged by {JUDGED}, not {s.engine}.) "
-    if not s.shape_known:
+    if not s.shape_known and found.error_stage != "parse":
         return "advice", f"{engine}With {', '.join(s.unknown)} left out, for their values come later, "
     if found.error_stage not in ("load", "pools") or found.memory is None or found.basis is not Basis.PREDICTED:
         return "error", engine

@@ -25,13 +25,20 @@ def router_ends(router: Router, flag: str) -> list[tuple[str, str | None]]:
     return found
 
 
+def _own_ends(s: Subject, router: Router, flag: str) -> list[tuple[str, str | None]]:
+    """The router's ends that can mean this server: of several, those at its port where there are any."""
+    ends = list(router_ends(router, flag))
+    own = [end for end in ends if _port(end[0]) == s["port"]]
+    return own if own and len(ends) > 1 else ends
+
+
 @rule("pd-bootstrap", "error", PAGE)
 def bootstrap(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """The number after the router's --prefill is the prefill server's bootstrap port."""
     if not p.parsed or router is None:
         return
     real = p["disaggregation_bootstrap_port"]
-    for url, given in router_ends(router, "--prefill"):
+    for url, given in _own_ends(p, router, "--prefill"):
         port = _port(url)
         if whole(given) not in (None, real):
             yield Says(
@@ -64,7 +71,7 @@ def router_port(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     for subject, flag in ((p, "--prefill"), (d, "--decode")):
         if not subject.parsed or "--port" in subject.unknown:
             continue
-        for url, _ in router_ends(router, flag):
+        for url, _ in _own_ends(subject, router, flag):
             port = _port(url)
             if port is not None and port not in (subject["port"], p["disaggregation_bootstrap_port"]):
                 yield Says(
