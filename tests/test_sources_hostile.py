@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -142,3 +144,26 @@ def test_any_text_is_read_or_refused(content: str, name: str) -> None:
     for one in reading.servers:
         assert tuple(word.text for word in one.words) == one.server.argv
         assert all(word.at is None or 0 <= word.at <= len(content) for word in one.words)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "A=xxxxxxxxxx\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 12 + "sglang serve --model-path $A\n",
+        "A=(a b)\n" + 'A=("${A[@]}" "${A[@]}" "${A[@]}" "${A[@]}")\n' * 20 + 'sglang serve "${A[@]}"\n',
+        "A=x\n" + "A+=$A$A$A$A\n" * 40 + "sglang serve --model-path $A\n",
+    ],
+)
+def test_variables_within_variables_end_in_one_sentence(tmp_path: Path, script: str) -> None:
+    path = tmp_path / "bomb.sh"
+    path.write_text(script)
+    done = subprocess.run(
+        [sys.executable, "-m", "perilune", "check", "--platform", "b300", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert "grow to more than" in done.stderr
+    assert "bomb.sh, line" in done.stderr

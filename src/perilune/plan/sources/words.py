@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from perilune.errors import UnusableInput
 from perilune.plan.sources.found import Word
 from perilune.plan.sources.script import Script
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"\$\{?(\w+|[@*])\}?")
 _ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 _DEFAULT = re.compile(r"\$\{(\w+):?-((?:[^${}`\\'\"])*)\}")
+MOST_EXPANDED = 1 << 18  # characters, or words of an array
 _BLANK = re.compile(r"\S+")
 _QUOTED_ESCAPES = '$`"\\'
 
@@ -76,8 +78,18 @@ class Scope:
 
 
 def words_of(script: Script, nodes: Sequence[Node], scope: Scope) -> list[Word]:
-    """The words that arguments expand to. What only the run can tell stays as it is written."""
-    return [word for node in nodes for word in _words(script, node, scope)]
+    """The words that arguments expand to. What only the run can tell stays as it is written.
+
+    Raises UnusableInput where variables within variables grow past any command line.
+    """
+    found: list[Word] = []
+    size = 0
+    for node in nodes:
+        for word in _words(script, node, scope):
+            size += len(word.text) + 1
+            _hold(size, script, node)
+            found.append(word)
+    return found
 
 
 def value_of(script: Script, node: Node | None, scope: Scope) -> Value:
@@ -94,10 +106,19 @@ def store(script: Script, node: Node, scope: Scope) -> str:
     target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
     name = script.of(target) if target else ""
     new = value_of(script, value, scope)
+    _hold(len(new.text) if isinstance(new, Piece) else len(new), script, node)
     if any(child.type == "+=" for child in node.children):
         new = _added(scope.variables.get(name), new)
     scope.variables[name] = new
     return name
+
+
+def _hold(size: int, script: Script, node: Node) -> None:
+    if size > MOST_EXPANDED:
+        raise UnusableInput(
+            f"Its variables grow to more than {MOST_EXPANDED >> 10} KiB here.",
+            where=script.text.at(script.offset(node.start_byte)),
+        )
 
 
 def _added(old: Value | None, new: Value) -> Value:
