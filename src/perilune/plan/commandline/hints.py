@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from perilune.facts.flags import Rename, closest_flag, renamed_flag, renames
 from perilune.plan.commandline.occurrences import Occurrence, matching, occurrences
+from perilune.plan.commandline.secrets import is_secret_name
 
 
 def hints(argv: Sequence[str]) -> tuple[str, ...]:
@@ -20,7 +21,7 @@ def _hints(found: Occurrence) -> Iterator[str]:
     for rename in renames().values:
         if rename.flag == found.name and rename.status == "gone" and rename.old in found.values:
             yield f"{found.spelled} {rename.old} is now {rename.to}.{_note(rename)}"
-    if any("<" in value and ">" in value for value in found.values):
+    if not is_secret_name(found.option.dest) and any("<" in value and ">" in value for value in found.values):
         yield f"{found.spelled} still holds the placeholder {' '.join(found.values)[:80]}."
 
 
