@@ -10,8 +10,6 @@ from perilune.cli import options, output
 from perilune.errors import UnusableInput
 from perilune.plan.deployment import Workload
 from perilune.plan.memory import Demand, Ledger, Measured, ledger
-from perilune.plan.memory.calculator import read_calculator
-from perilune.plan.memory.levers import advise
 from perilune.plan.rules import Finding, Subject, findings_of
 from perilune.plan.server import Server
 
@@ -87,6 +85,8 @@ def measured_of(before: float | None, after: float | None) -> Measured | None:
 
 def calculator_json(found: Ledger, tokens: int) -> dict[str, object] | None:
     """The page's ratio for this request length, beside the ratios that this memory really admits."""
+    from perilune.plan.memory.calculator import read_calculator
+
     reading = read_calculator(found, tokens)
     if reading is None:
         return None
@@ -101,6 +101,8 @@ def calculator_json(found: Ledger, tokens: int) -> dict[str, object] | None:
 
 def split_json(server: Server, found: Ledger, demand: Demand, measured: Measured | None) -> dict[str, object]:
     """Which splits admit a demand, or the levers that would, cheapest first."""
+    from perilune.plan.memory.levers import advise
+
     advice = advise(server, found, demand, measured)
     split = advice.split
     return {
