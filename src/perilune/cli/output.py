@@ -29,15 +29,6 @@ def emit_json(value: Any) -> None:
     click.echo(raw.decode())
 
 
-def emit_yaml(value: Any) -> None:
-    """Print one YAML document that `yaml.safe_load` reads back to the same value."""
-    import yaml
-
-    plain = msgspec.json.decode(msgspec.json.encode(value))
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    click.echo(yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100), nl=False)
-
-
 def gib(bytes_: float, digits: int = 2) -> str:
     """Bytes as GiB text, such as `26.47`."""
     return f"{bytes_ / GIB:,.{digits}f}"

@@ -49,7 +49,7 @@ def plan(
     perilune plan --hardware b300 --mode unified --strategy balanced \\
         --isl 8192 --osl 1024 --concurrency 64 -o plan.yaml
     """
-    from perilune.plan.planfile import write_plan
+    from perilune.plan.planfile import plan_yaml, write_plan
     from perilune.plan.planned import plan as read_through
 
     deployment = deployment_of(plan_file, given)
@@ -67,7 +67,7 @@ def plan(
     if as_json:
         output.emit_json(planned.to_json())
     elif as_yaml:
-        output.emit_yaml(planned.to_json())
+        click.echo(plan_yaml(planned), nl=False)
     elif target is None:
         _print(planned)
     counts = ("error", "capacity") if deployment.workload.concurrency else ("error",)

@@ -71,13 +71,19 @@ class _Document(msgspec.Struct, frozen=True):
 
 def write_plan(plan: Plan, path: Path) -> None:
     """Write the plan, as JSON to a `.json` path and as YAML to any other; the old file stays until the end."""
-    document = msgspec.json.decode(msgspec.json.encode(plan.to_json()))
     if path.suffix == ".json":
-        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+        text = msgspec.json.format(msgspec.json.encode(plan.to_json()), indent=2).decode() + "\n"
     else:
-        dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        text = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+        text = plan_yaml(plan)
     replace_file(path, text.encode())
+
+
+def plan_yaml(plan: Plan) -> str:
+    """The plan's document as YAML that `read_plan` reads back."""
+    document = msgspec.json.decode(msgspec.json.encode(plan.to_json()))
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
 
 
 def read_plan(path: Path) -> Deployment:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from perilune.plan.rules.ascend import STORE
 from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.routing import Router
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
-Router = Sequence[str] | None
 CONNECT = f"{ENGINE}, checks when the decode side connects"
 
 
