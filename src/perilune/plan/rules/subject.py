@@ -37,6 +37,10 @@ class Subject:
     `expands` says that a shell reads the command before the server does, so that `$NAME` is a value.
     `unknown` names the flags whose values stand for others; they were left out of the resolution.
     `template` is set for composed commands, whose placeholders are meant to be filled in.
+
+    `gpus_visible` is how many accelerators the server is given, `group_size` how many nodes the document that
+    holds it starts together (a LeaderWorkerSet, an sbatch job); None where nothing says so. `host` names the
+    machine or pod: servers of the same one share its ports. Empty means that the machine is not known.
     """
 
     server: Server
@@ -50,6 +54,9 @@ class Subject:
     unknown: tuple[str, ...] = ()
     unpublished: tuple[Unknown, ...] = ()
     template: bool = False
+    gpus_visible: int | None = None
+    group_size: int | None = None
+    host: str = ""
 
     def __getitem__(self, field: str) -> Any:
         return self.resolved[field]
@@ -142,6 +149,9 @@ def subject_of(
     model: ModelConfig | None = None,
     draft: ModelConfig | None = None,
     expands: bool = False,
+    gpus_visible: int | None = None,
+    group_size: int | None = None,
+    host: str = "",
 ) -> Subject:
     """Resolve and size a server for the rules; raises UnusableInput where `resolve` does.
 
@@ -153,7 +163,20 @@ def subject_of(
         model = known_config(DEFAULT_MODEL) if not known.argv or known.argv[0].startswith("-") else None
     resolved = resolve(known, platform, model=model, draft=draft)
     found = ledger(resolved, measured)
-    return Subject(server, resolved, found, workload, measured, engine, image or server.image, expands, unknown=unknown)
+    return Subject(
+        server,
+        resolved,
+        found,
+        workload,
+        measured,
+        engine,
+        image or server.image,
+        expands,
+        unknown,
+        gpus_visible=gpus_visible,
+        group_size=group_size,
+        host=host,
+    )
 
 
 def settled(server: Server, engine: str) -> tuple[Server, tuple[str, ...]]:
