@@ -5,6 +5,7 @@ from __future__ import annotations
 from perilune.plan.memory.explain import derive
 from perilune.plan.memory.figures import Basis, Figure
 from perilune.plan.memory.ledger import Ledger, Range, StageLedger, Workload, ledger
+from perilune.plan.memory.notices import Notice, NoticeKind
 from perilune.plan.memory.pools import Binds
 from perilune.plan.memory.predict import Measured
 from perilune.plan.memory.split import Demand, Split, split_for
@@ -16,6 +17,8 @@ __all__ = [
     "Figure",
     "Ledger",
     "Measured",
+    "Notice",
+    "NoticeKind",
     "Range",
     "Split",
     "StageLedger",

@@ -9,8 +9,7 @@ from perilune.plan.model.geometry import Geometry
 from perilune.plan.model.geometry.cache import HeadCache, LatentCache
 from perilune.plan.resolve.state import Resolved
 
-ELEMENT_BYTES = {"fp8_e4m3": 1, "fp8_e5m2": 1, "mxfp8": 1, "bf16": 2, "bfloat16": 2}
-MODEL_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # every other format takes at most a byte
 FOUR_BIT = frozenset({"nvfp4", "fp4_mx_block16"})
 BLOCK_DRAFTS = frozenset({"DSPARK", "DFLASH"})
 LAYER_DRAFTS = frozenset({"EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP", "STANDALONE"})
@@ -18,21 +17,26 @@ FOUR_BIT_BLOCK, MXFP8_BLOCK = 16, 32
 SHARD_PREFIX_CONTEXTS = 8  # full contexts that the scratch of --enable-kv-cache-sharding holds
 
 
-def element_bytes(resolved: Resolved) -> int:
-    """Bytes per KV element of the target; `auto` follows an FP8 scheme of the checkpoint, else the model.
+def kv_format(resolved: Resolved) -> str:
+    """The format of the target's KV: what was written, `auto` an FP8 scheme of the checkpoint, else the model's dtype.
 
     The engine does not look at the KV scheme of a compressed-tensors checkpoint.
     """
     name, model = resolved["kv_cache_dtype"], resolved.model
     if name == "auto" and model.kv_cache_quant == "fp8" and model.quant_method != "compressed-tensors":
-        return 1
-    return _bytes(name, resolved)
+        return "fp8_e4m3"
+    return _format(name, resolved)
 
 
-def _bytes(name: str, resolved: Resolved) -> int:
+def _format(name: str, resolved: Resolved) -> str:
     if name == "auto":
-        return MODEL_BYTES[resolved.engine_model.dtype if resolved.engine_model else "bfloat16"]
-    return ELEMENT_BYTES.get(name, 1)
+        return resolved.engine_model.dtype if resolved.engine_model else "bfloat16"
+    return "bfloat16" if name == "bf16" else name
+
+
+def element_bytes(resolved: Resolved) -> int:
+    """Bytes per KV element of the target."""
+    return ELEMENT_BYTES.get(kv_format(resolved), 1)
 
 
 def target_cells(resolved: Resolved, geometry: Geometry, layers: tuple[int, ...], attn_tp: int) -> tuple[int, ...]:
@@ -81,7 +85,8 @@ def _block_draft_cell(resolved: Resolved, draft: ModelConfig, attn_tp: int) -> i
     heads = max(1, draft.num_kv_heads // width)
     value_dim = draft.fields.integer("v_head_dim", default=draft.head_dim, high=1 << 16)
     name = v["speculative_draft_kv_cache_dtype"] or v["kv_cache_dtype"]
-    size = _bytes("auto" if v["speculative_draft_attention_backend"] == "fa4" else name, resolved)
+    auto = v["speculative_draft_attention_backend"] == "fa4"
+    size = ELEMENT_BYTES.get(_format("auto" if auto else name, resolved), 1)
     return heads * (draft.head_dim + value_dim) * draft.num_layers * size
 
 

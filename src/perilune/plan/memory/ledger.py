@@ -12,20 +12,21 @@ from msgspec.structs import replace
 
 from perilune.errors import UnusableInput
 from perilune.facts.hardware import Platform
+from perilune.plan.memory import kv_cells
 from perilune.plan.memory.allocated import Allocated, Stage, allocate, ring_error
 from perilune.plan.memory.figures import Basis, Figure
 from perilune.plan.memory.lines import reserve_bytes, stage_lines, stage_usage
-from perilune.plan.memory.pools import GIB, PoolInputs, Sizing, boot_warnings, size_pools
+from perilune.plan.memory.notices import Notice, boot_notices, headroom_notice
+from perilune.plan.memory.pools import GIB, PoolInputs, Sizing, size_pools
 from perilune.plan.memory.predict import FreeMemory, Measured, measured_memory, predicted_memory
 from perilune.plan.memory.results import results
 from perilune.plan.memory.split import requests_of_length
-from perilune.plan.memory.terms import Terms, terms_of
+from perilune.plan.memory.terms import Terms, state_dtype, terms_of
 from perilune.plan.memory.weights import StageWeights, stage_weights
 from perilune.plan.model.geometry import Geometry, Indivisible, geometry_of
 from perilune.plan.resolve.state import Rejected, Resolved
 
 MOST_TOKENS = 1 << 40
-LEAST_HEADROOM_BYTES = 10 * GIB  # what the engine itself keeps on cards above 60 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,28 +164,35 @@ class Ledger:
         return self.sizing.logical_tokens
 
     @cached_property
-    def warnings(self) -> tuple[str, ...]:
+    def notices(self) -> tuple[Notice, ...]:
         """What the engine will print about this sizing, and what it will not notice."""
-        if self.sizing is None or self.inputs is None:
+        if self.sizing is None or self.inputs is None or self.memory is None:
             return ()
-        return (*boot_warnings(self.inputs, self.sizing), *self._headroom_warnings())
+        left = self.headroom_bytes
+        said = None if left is None else headroom_notice(left, reserve_bytes(self.inputs), self.memory.total_bytes)
+        return (*boot_notices(self.inputs, self.sizing), *([said] if said else ()))
 
-    def _headroom_warnings(self) -> list[str]:
-        if self.memory is None or self.inputs is None or not self.stages:
-            return []
-        reserve = reserve_bytes(self.inputs)
-        left = reserve - max(stage_usage(self, stage)[1].total for stage in self.stages)
-        if left < 0:
-            return [
-                f"The pools take {-left / GIB:.1f} GiB more than the {reserve / GIB:.1f} GiB that "
-                "--mem-fraction-static leaves for graphs and activations: expect it to run out of memory."
-            ]
-        if left < reserve and left < LEAST_HEADROOM_BYTES and self.memory.total_bytes > 60 * GIB:
-            return [
-                f"Only {left / GIB:.1f} GiB stay for graphs and activations after what no budget covers; "
-                "the engine's own default keeps at least 10 GiB."
-            ]
-        return []
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notices as text."""
+        return tuple(notice.text for notice in self.notices)
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        """Bytes for graphs and activations after what no budget covers, on the fullest stage; None without pools."""
+        if self.sizing is None or self.inputs is None or not self.stages:
+            return None
+        return reserve_bytes(self.inputs) - max(stage_usage(self, stage)[1].total for stage in self.stages)
+
+    @property
+    def kv_format(self) -> str:
+        """The format of the KV that the pools hold, `auto` looked up."""
+        return kv_cells.kv_format(self.resolved)
+
+    @property
+    def state_dtype(self) -> str:
+        """The dtype of the recurrent states."""
+        return state_dtype(self.resolved)
 
     @cached_property
     def requests_range(self) -> Range | None:

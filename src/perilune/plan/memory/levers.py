@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from perilune.errors import UnusableInput
 from perilune.plan.memory.ledger import Ledger, ledger
+from perilune.plan.memory.notices import NoticeKind
 from perilune.plan.memory.predict import Measured
 from perilune.plan.memory.split import Demand, Split, most_requests, split_for
 from perilune.plan.resolve import resolve
@@ -261,7 +262,7 @@ def _changes(lever: Lever, before: Ledger, after: Ledger) -> tuple[str, ...]:
         if (rewrite.field, repr(rewrite.after)) not in old:
             found.append(f"{rewrite.field}: {rewrite.before} -> {rewrite.after} ({rewrite.reason})")
     known = {*before.resolved.warnings, *before.warnings}
-    new = (*after.resolved.warnings, *after.warnings)
-    capped = "max_running_requests is capped to"  # already told by the counts
-    found += [text for text in new if text not in known and not text.startswith(capped)]
+    told = NoticeKind.STATE_CAP  # by the counts
+    new = (*after.resolved.warnings, *(notice.text for notice in after.notices if notice.kind is not told))
+    found += [text for text in new if text not in known]
     return tuple(found)

@@ -260,27 +260,3 @@ def size_pools(i: PoolInputs) -> Sizing:
         binds=binds,
         micro_batch=max(requests // len(i.cells), 1),
     )
-
-
-def boot_warnings(i: PoolInputs, sizing: Sizing) -> tuple[str, ...]:
-    """The warnings this sizing prints at boot, in SGLang's words, so that a log matches the plan."""
-    found = []
-    if i.max_total_tokens is not None and i.max_total_tokens > min(sizing.profiled_tokens):
-        found.append(
-            f"max_total_tokens={i.max_total_tokens} is larger than the profiled value "
-            f"{min(sizing.profiled_tokens)}. Use the profiled value instead."
-        )
-    asked = i.asked_per_worker
-    if sizing.binds is Binds.STATE:
-        found.append(
-            f"max_running_requests is capped to {sizing.requests} by the mamba state cache "
-            f"(max_mamba_cache_size={sizing.slots}, {i.slots_per_request} state slots per request). "
-            "To raise it: increase --mamba-full-memory-ratio or --max-mamba-cache-size, "
-            "or halve the state size with --mamba-ssm-dtype bfloat16."
-        )
-    elif asked is not None and sizing.requests < asked:
-        found.append(
-            f"max_running_requests was reduced from the requested {asked} to {sizing.requests} "
-            "(per dp worker) due to the available KV cache capacity."
-        )
-    return tuple(found)

@@ -115,18 +115,22 @@ def _layout(geometry: Geometry, pp: int, partition: str | None) -> Layout:
     )
 
 
+def state_dtype(resolved: Resolved) -> str:
+    """The dtype of the recurrent states: the flag's, else the variable's, else float32."""
+    return resolved["mamba_ssm_dtype"] or resolved.env.get("SGLANG_MAMBA_SSM_DTYPE") or "float32"
+
+
 def _state(resolved: Resolved, geometry: Geometry, attn_tp: int) -> StateBytes | None:
     if geometry.state is None:
         return None
     v, env = resolved.values, resolved.env
-    ssm = v["mamba_ssm_dtype"] or env.get("SGLANG_MAMBA_SSM_DTYPE") or "float32"
     conv = env.get("SGLANG_MAMBA_CONV_DTYPE", "bfloat16")
     try:
         return _state_bytes(
             geometry.state,
             len(geometry.linear_layers),
             attn_tp,
-            DTYPE_BYTES.get(ssm, 4),
+            DTYPE_BYTES.get(state_dtype(resolved), 4),
             DTYPE_BYTES.get(conv, 2),
             v["linear_replayssm_cache_len"],
         )

@@ -25,6 +25,7 @@ from perilune.plan.rules import (
     routing,
     speculation,
     state,
+    values,
     vision,
 )
 from perilune.plan.rules.composed import unpublished
@@ -55,6 +56,7 @@ __all__ = [
 
 GROUPS = {
     "What the engine refuses and changes": engine.RULES,
+    "Values": values.RULES,
     "Capacity": capacity.RULES,
     "Parallelism": parallelism.RULES,
     "Speculation": speculation.RULES,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perilune.plan.memory import Demand
-from perilune.plan.memory.ledger import LEAST_HEADROOM_BYTES
+from perilune.plan.memory import Demand, NoticeKind
 from perilune.plan.memory.levers import advise
-from perilune.plan.memory.lines import reserve_bytes, stage_usage
+from perilune.plan.memory.notices import LEAST_HEADROOM_BYTES
 from perilune.plan.memory.pools import GIB
 from perilune.plan.memory.split import Split, most_requests
 from perilune.plan.rules.edits import Edit, remove, write
@@ -209,11 +208,11 @@ def scratch(s: Subject) -> Iterator[Says]:
 def headroom(s: Subject) -> Iterator[Says]:
     """The memory fraction leaves too little for graphs and activations: lower it, never raise it."""
     found, inputs = s.ledger, s.ledger.inputs
-    said = next((text for text in found.warnings if text.startswith(("Only ", "The pools take "))), None)
-    if said is None or inputs is None or not found.boots:
+    kinds = (NoticeKind.OVERCOMMITTED, NoticeKind.HEADROOM)
+    said = next((notice.text for notice in found.notices if notice.kind in kinds), None)
+    left = found.headroom_bytes
+    if said is None or left is None or inputs is None or not found.boots:
         return
-    reserve = reserve_bytes(inputs)
-    left = reserve - max(stage_usage(found, stage)[1].total for stage in found.stages)
     lower = inputs.fraction - max(LEAST_HEADROOM_BYTES - left, 0) / (inputs.before_gib * GIB)
     value = f"{int(lower * 100) / 100:.2f}"
     edits: tuple[Edit, ...] = (write("--mem-fraction-static", value),)

@@ -6,21 +6,20 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from perilune.errors import UnusableInput
 from perilune.facts.flags import Option, option_of
 from perilune.facts.history import JUDGED
-from perilune.plan.memory import Basis, Ledger
+from perilune.plan.memory import Basis, Ledger, NoticeKind
 from perilune.plan.memory.pools import GIB, size_pools
-from perilune.plan.resolve import resolve
 from perilune.plan.resolve.state import Rejected, Rewrite
 from perilune.plan.rules.corrections import answer
-from perilune.plan.rules.edits import Edit, apply_edits, remove, write
+from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.finding import Severity
 from perilune.plan.rules.refusals import Known, known_refusal
 from perilune.plan.rules.rule import ENGINE, Says, rule
-from perilune.plan.rules.subject import Subject, settled
+from perilune.plan.rules.subject import Subject
 
 LONGEST_ERROR = 400
+AFTER_SHAPE = frozenset({"groups", "load", "pools"})  # stages that say nothing of a server of unknown size
 EXPLAINED_ELSEWHERE = frozenset({"dp_size", "enable_dp_attention", "attn_dp_size"})  # said by rules of their own
 
 
@@ -32,8 +31,9 @@ def refused(s: Subject) -> Iterator[Says]:
         return
     error = found.error or found.allocation_error or ""
     known = known_refusal(error, found)
-    command, _ = settled(s.server, s.engine)
-    better = answer(command, found)
+    if found.error_stage in AFTER_SHAPE and not s.shape_known:
+        return
+    better = answer(s.known, found)
     severity, certainty = _certainty(s)
     text = error[:LONGEST_ERROR].removesuffix(".").removeprefix("AssertionError: ").strip()
     verdict = f"{certainty}{ENGINE} does not start with this command"
@@ -41,7 +41,7 @@ def refused(s: Subject) -> Iterator[Says]:
     parts += [_shortage(found)] if known and known.id == "memory-fraction-low" else []
     parts += [known.why] if known else []
     parts += found.resolved.warnings if found.error_stage == "parse" else ()
-    flags = known.flags if known else tuple(f.name for f in command.flags if f.name in error)
+    flags = known.flags if known else tuple(f.name for f in s.known.flags if f.name in error)
     yield Says(
         " ".join(parts),
         "" if better else _advice(known, s),
@@ -62,7 +62,8 @@ def _certainty(s: Subject) -> tuple[Severity, str]:
     """How sure the refusal is, and the words that say so."""
     found, engine = s.ledger, "" if s.engine == JUDGED else f"(Judged by {JUDGED}, not {s.engine}.) "
     if not s.shape_known and found.error_stage != "parse":
-        return "advice", f"{engine}With {', '.join(s.unknown)} left out, for their values come later, "
+        left_out = ", ".join((*s.unknown, *(one.name for one in s.absurd)))
+        return "advice", f"{engine}With {left_out} left out, "
     if found.error_stage not in ("load", "pools") or found.memory is None or found.basis is not Basis.PREDICTED:
         return "error", engine
     if _lucky(found):
@@ -118,15 +119,6 @@ def _advice(known: Known | None, s: Subject) -> str:
     return f"{known.says[:1].upper()}{known.says[1:]}."
 
 
-def _again(s: Subject, edits: tuple[Edit, ...]) -> object:
-    was = s.resolved
-    command = apply_edits(settled(s.server, s.engine)[0], edits)
-    try:
-        return resolve(command, was.platform, model=was.model, draft=was.draft)
-    except UnusableInput:
-        return None
-
-
 @rule("rewritten", "rewrite")
 def rewritten(s: Subject) -> Iterator[Says]:
     """The engine changes a value that was written."""
@@ -165,18 +157,16 @@ def _agreeing(s: Subject, option: Option, rewrite: Rewrite) -> tuple[Edit, ...]:
         return ()
     if not s.accepted:
         return edits
-    resolved = _again(s, edits)
-    same = getattr(resolved, "accepted", False) and resolved[rewrite.field] == after  # type: ignore[index]
-    return edits if same else ()
+    resolved = s.again(edits).resolved
+    return edits if resolved.accepted and resolved[rewrite.field] == after else ()
 
 
 @rule("boot-warning", "capacity")
 def boot_warnings(s: Subject) -> Iterator[Says]:
-    """What the engine prints while it sizes its pools."""
-    said = ("max_running_requests is capped to", "max_running_requests was reduced", "Only ", "The pools take ")
-    for text in s.ledger.warnings if s.ledger.boots else ():
-        if not text.startswith(said):  # those are `admits-less` and `memory-headroom`
-            yield Says(text, flags=("--max-total-tokens",), edits=remove("--max-total-tokens"))
+    """--max-total-tokens asks for more tokens than the memory holds: the engine takes what there is."""
+    for notice in s.ledger.notices if s.ledger.boots else ():
+        if notice.kind is NoticeKind.TOKENS:  # `admits-less` and `memory-headroom` say the others
+            yield Says(notice.text, flags=("--max-total-tokens",), edits=remove("--max-total-tokens"))
 
 
 RULES = (refused, rewritten, boot_warnings)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from perilune.errors import UnusableInput
 from perilune.facts.hardware import Platform
 from perilune.facts.history import JUDGED
-from perilune.plan.commandline.occurrences import Occurrence
+from perilune.plan.commandline.occurrences import occurrences
 from perilune.plan.deployment import Unknown, Workload
 from perilune.plan.memory import Basis, Ledger, Measured, ledger
 from perilune.plan.model.config import ModelConfig, known_config
 from perilune.plan.resolve import DEFAULT_MODEL, resolve
-from perilune.plan.resolve.state import Resolved
+from perilune.plan.resolve.arguments import engine_argv
+from perilune.plan.resolve.config_file import merge
+from perilune.plan.resolve.state import Rejected, Resolved
 from perilune.plan.rules.edits import Edit, apply_edits
-from perilune.plan.rules.releases import translated
+from perilune.plan.rules.settled import Absurd, leave_out, settled, without_absurd
 from perilune.plan.server import Server
 
 MOST_DIGITS = 18
 ANY_LOAD = Workload()
-_LATER = re.compile(r"\$|\{\{|<[^<>]*>")  # a value that stands for another one
-_NUMBERS = frozenset({"int", "float", "human_readable_int", "json", "json_list", "graph_backend", "graph_config"})
-_NAMES_A_FILE = frozenset({"--model-path", "--speculative-draft-model-path", "--config"})
 _SHAPES = frozenset({"--tp-size", "--pp-size", "--attn-dp-size", "--ep-size", "--dcp-size", "--model-path", "--config"})
 
 
@@ -35,7 +33,8 @@ class Subject:
 
     `engine` is the SGLang release asked about; the verdict is always that of the release that is modelled.
     `expands` says that a shell reads the command before the server does, so that `$NAME` is a value.
-    `unknown` names the flags whose values stand for others; they were left out of the resolution.
+    `unknown` names the flags whose values stand for others, `absurd` the values that nothing can mean; both were
+    left out of the resolution. `no_model` says that no model is named: Kimi-K3 stands in.
     `template` is set for composed commands, whose placeholders are meant to be filled in.
 
     `gpus_visible` is how many accelerators the server is given, `group_size` how many nodes the document that
@@ -54,6 +53,8 @@ class Subject:
     unknown: tuple[str, ...] = ()
     unpublished: tuple[Unknown, ...] = ()
     template: bool = False
+    absurd: tuple[Absurd, ...] = ()
+    no_model: bool = False
     gpus_visible: int | None = None
     group_size: int | None = None
     host: str = ""
@@ -84,7 +85,7 @@ class Subject:
     @property
     def shape_known(self) -> bool:
         """Whether every flag that decides the size of the server has a value."""
-        return not _SHAPES.intersection(self.unknown)
+        return not _SHAPES.intersection((*self.unknown, *(one.name for one in self.absurd)))
 
     @property
     def role(self) -> str:
@@ -108,6 +109,14 @@ class Subject:
         return self.resolved.model.is_kimi_k3
 
     @cached_property
+    def known(self) -> Server:
+        """The command that was resolved: in today's spelling, without what is left out."""
+        server = settled(self.server, self.engine)[0]
+        for one in self.absurd:
+            server = leave_out(server, one.name)
+        return server
+
+    @cached_property
     def written(self) -> frozenset[str]:
         """Canonical names of every flag written, whatever its value."""
         return frozenset(flag.name for flag in self.server.flags)
@@ -126,7 +135,7 @@ class Subject:
 
     def again(self, edits: Iterable[Edit]) -> Ledger:
         """The ledger after edits, on the same machine."""
-        return sized(apply_edits(settled(self.server, self.engine)[0], edits), self.ledger)
+        return sized(apply_edits(self.known, edits), self.ledger)
 
     def first(self, *flags: str) -> str:
         """The first of `flags` that is written, else the first."""
@@ -156,16 +165,18 @@ def subject_of(
     """Resolve and size a server for the rules; raises UnusableInput where `resolve` does.
 
     Values that nobody can know before the start are left out of the resolution; a model named so, or not
-    at all, is taken to be Kimi-K3.
+    at all, is taken to be Kimi-K3. Absurd values are left out as well, and told.
     """
     known, unknown = settled(server, engine)
-    if model is None and ("--model-path" in unknown or not known.has("--model-path")):
-        model = known_config(DEFAULT_MODEL) if not known.argv or known.argv[0].startswith("-") else None
-    resolved = resolve(known, platform, model=model, draft=draft)
-    found = ledger(resolved, measured)
+    no_model = "--model-path" not in unknown and not _names_model(known)
+    if model is None and ("--model-path" in unknown or no_model):
+        model = known_config(DEFAULT_MODEL)
+    _, found, absurd = without_absurd(
+        known, lambda command: ledger(resolve(command, platform, model=model, draft=draft), measured)
+    )
     return Subject(
         server,
-        resolved,
+        found.resolved,
         found,
         workload,
         measured,
@@ -173,30 +184,28 @@ def subject_of(
         image or server.image,
         expands,
         unknown,
+        absurd=absurd,
+        no_model=no_model,
         gpus_visible=gpus_visible,
         group_size=group_size,
         host=host,
     )
 
 
-def settled(server: Server, engine: str) -> tuple[Server, tuple[str, ...]]:
-    """The command with old spellings of `engine` as today's, without the flags of unknown value, and their names."""
-    server = translated(server, engine)
-    later = [flag for flag in server.flags if _stands_for_another(flag)]
-    for flag in later:
-        server = server.unset(flag.name)
-    return server, tuple(dict.fromkeys(flag.name for flag in later))
-
-
-def _stands_for_another(flag: Occurrence) -> bool:
-    option = flag.option
-    if option is None or not any(_LATER.search(value) for value in flag.values):
-        return False
-    return bool(option.type in _NUMBERS or option.choices or option.name in _NAMES_A_FILE)
+def _names_model(server: Server) -> bool:
+    """Whether the engine's parser finds a model, on the command line or in its `--config` file."""
+    try:
+        words = merge(engine_argv(server))
+    except (Rejected, UnusableInput):
+        return True  # nobody knows
+    return any(flag.name == "--model-path" for flag in occurrences(words))
 
 
 def sized(server: Server, like: Ledger) -> Ledger:
-    """The ledger of another command, on the machine and with the boot-log figures of `like`; `like` if it has none."""
+    """The ledger of another command, on the machine and with the boot-log figures of `like`.
+
+    A command that cannot be judged is one that does not start: it keeps the refusal of `like`, or says why.
+    """
     was, memory = like.resolved, like.memory
     measured = None
     if memory is not None and memory.basis is Basis.EXACT:
@@ -204,5 +213,7 @@ def sized(server: Server, like: Ledger) -> Ledger:
     unread = was.stage == "parse" and server.has("--model-path")  # the parser stopped before the model was looked up
     try:
         return ledger(resolve(server, was.platform, model=None if unread else was.model, draft=was.draft), measured)
-    except UnusableInput:
-        return like
+    except UnusableInput as error:
+        text = like.error or like.allocation_error or str(error)
+        refused = replace(was, accepted=False, error=text, stage=like.error_stage or "check")
+        return ledger(refused, geometry=like.geometry)
