@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -11,8 +11,8 @@ class Request:
     """One request: when it comes, how long it is, and what of it may already be cached.
 
     `blocks` are ids of equal content, `block_tokens` tokens each, from the start of the prompt; the last may be
-    partial. They may run on past the prompt into the answer where the trace knows it. Requests that share leading
-    ids share a prefix; without ids a prompt is like no other.
+    partial. They may run on past the prompt into the answer where the trace knows it, or end before the prompt does:
+    what they do not cover is like no other. Requests that share leading ids share a prefix.
     """
 
     arrival_s: float  # seconds after the start; of a later turn: seconds after the turn before it finished
@@ -36,4 +36,4 @@ class Traffic:
     name: str
     concurrency: int | None = None
     total: int | None = None  # requests in all, where known, for progress
-    notes: tuple[str, ...] = ()  # what the reader did to the data, such as rows skipped
+    notes: Sequence[str] = ()  # what the reader did to the data, such as rows skipped; grows while requests are read
