@@ -1,0 +1,247 @@
+"""A rehearsal as one HTML file: tables that need no script, and interactive charts over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from perilune.rehearse.outcome import Distribution, Outcome, ReplicaOutcome, Series
+from perilune.rehearse.report import phrases
+from perilune.rehearse.report.page import page
+from perilune.rehearse.report.rehearsal import Rehearsal
+from perilune.rehearse.report.text import change, kept, printable, share, short_time
+
+COLUMNS = ("p50", "p90", "p99", "max", "mean")
+LATENCY = (
+    ("cdf-request", "Time to the first token, and to the last", "share of requests at or below", ""),
+    ("cdf-token", "Time per output token", "TPOT is a request's mean; ITL every gap", ""),
+)
+OVER_TIME = (
+    ("load", "Running and queued requests", "the fleet; drag to zoom, double-click to go back", ""),
+    ("pools", "Both pools", "share in use, KV tokens and state slots", ""),
+    ("throughput", "Throughput", "tokens per second, cache hits not counted as prefilled", "wide"),
+)
+
+
+def html_report(run: Rehearsal) -> bytes:
+    """The page, UTF-8. Equal rehearsals give equal bytes."""
+    found = run.outcome
+    title = f"Rehearsal of {printable(phrases.title(run))}"
+    parts = [
+        "<main>",
+        f'<header><h1>{escape(title)}</h1><button id="theme" type="button">Dark</button></header>',
+        _paragraph(phrases.pools_text(run)),
+        _paragraph(phrases.traffic_text(run)),
+        '<div class="trust">',
+        _paragraph(phrases.trust_text(run)),
+        _paragraph(phrases.acceptance_text(run)),
+        "</div>",
+        _paragraph("Interrupted: this is what had happened until then.", "bad") if found.interrupted else "",
+        _tiles(run),
+        "<h2>Latency</h2>",
+        _table(("", *COLUMNS), _latencies(found)),
+        "<noscript><p>The charts need JavaScript; the tables do not.</p></noscript>",
+        *_latency_figures(found),
+        *_time_figures(found),
+        *_waits(found),
+        *_published(run),
+        *_made_of(run),
+        "</main>",
+    ]
+    return page(title, "\n".join(part for part in parts if part), chart_data(found), "report.js")
+
+
+def chart_data(found: Outcome) -> dict[str, Any]:
+    """What the page's script draws: columns of numbers of six figures."""
+    return {
+        "duration": _six(found.duration_s),
+        "cdf": {
+            "ttft": _curve(found.ttft_s),
+            "tpot": _curve(found.tpot_s),
+            "itl": _curve(found.itl_s),
+            "e2e": _curve(found.e2e_s),
+        },
+        "series": _columns(found.series),
+        "replicas": [_lane(replica) for replica in found.replicas],
+    }
+
+
+def _columns(of: Series) -> dict[str, list[float]]:
+    return {
+        "t": [_six((number + 0.5) * of.bin_s) for number in range(len(of.running))],
+        "running": [_six(value) for value in of.running],
+        "queued": [_six(value) for value in of.queued],
+        "kv_used": [_six(value * 100) for value in of.kv_used],
+        "slots_used": [_six(value * 100) for value in of.slots_used],
+        "prompt": [_six(value / of.bin_s) for value in of.prompt_tokens],
+        "output": [_six(value / of.bin_s) for value in of.output_tokens],
+    }
+
+
+def _lane(replica: ReplicaOutcome) -> dict[str, Any]:
+    return {
+        "name": printable(replica.name),
+        "bin": replica.series.bin_s,
+        "running": [_six(value) for value in replica.series.running],
+        "queued": [_six(value) for value in replica.series.queued],
+        "completed": replica.completed,
+        "admitted_max": replica.admitted_max,
+        "busy": _six(replica.busy_share * 100),
+        "spans": [[_six(s.start_s, 9), _six(s.end_s, 9), s.what, s.requests, s.tokens] for s in replica.spans],
+    }
+
+
+def _curve(of: Distribution) -> list[list[float]]:
+    return [[_six(value) for value, _ in of.cdf], [_six(part) for _, part in of.cdf]]
+
+
+def _six(value: float, figures: int = 6) -> float:
+    return float(f"{value:.{figures}g}")
+
+
+def _latency_figures(found: Outcome) -> Iterable[str]:
+    yield '<div class="grid">'
+    for figure, curve in zip(LATENCY, (found.ttft_s.cdf, found.itl_s.cdf), strict=True):
+        if curve:
+            yield _figure(*figure)
+    yield "</div>"
+
+
+def _time_figures(found: Outcome) -> Iterable[str]:
+    if not found.series.running:
+        return
+    yield '<h2>Over time</h2><div class="grid">'
+    for figure in OVER_TIME:
+        yield _figure(*figure)
+    yield _lanes(found)
+    yield "</div>"
+
+
+def _paragraph(text: str, style: str = "") -> str:
+    named = f' class="{style}"' if style else ""
+    return f"<p{named}>{escape(kept(text))}</p>" if text else ""
+
+
+def _tiles(run: Rehearsal) -> str:
+    found = run.outcome
+    ended = found.requests
+    lost = [f"{number:,} {word}" for number, word in ((ended.rejected, "rejected"), (ended.unfinished, "unfinished"))]
+    tiles = [
+        ("TTFT, median", _time(found.ttft_s, "p50"), f"p90 {_time(found.ttft_s, 'p90')}"),
+        ("TPOT, median", _time(found.tpot_s, "p50"), f"p90 {_time(found.tpot_s, 'p90')}"),
+        ("tokens/s per GPU", f"{found.tokens_per_second_per_gpu:,.0f}", "input + output"),
+        ("output tokens/s", f"{found.output_tokens_per_second:,.0f}", "the whole fleet"),
+        ("requests completed", f"{ended.completed:,}", ", ".join(lost)),
+        ("admitted at once", f"{found.admitted_max:,}", f"the ledger's cap is {run.cap:,}"),
+    ]
+    if found.prompt_tokens:
+        tiles.append(("cache hits", share(found.hit_tokens / found.prompt_tokens), "of prompt tokens"))
+    if run.slo is not None:
+        met = "met" if run.slo_met else "missed"
+        good = share(run.goodput) if run.goodput is not None else "none"
+        tiles.append((f"within the SLO, {met}", good, phrases.slo_text(run.slo)))
+    cells = (
+        f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b><span>{escape(more)}</span></div>'
+        for name, value, more in tiles
+    )
+    return f'<div class="tiles">{"".join(cells)}</div>'
+
+
+def _time(of: Distribution, name: str) -> str:
+    return short_time(getattr(of, name)) if of.count else "–"
+
+
+def _latencies(found: Outcome) -> Iterable[tuple[str, ...]]:
+    for name in ("ttft", "tpot", "itl", "e2e"):
+        of = getattr(found, f"{name}_s")
+        yield (name.upper(), *(_time(of, column) for column in COLUMNS))
+
+
+def _figure(id_: str, title: str, more: str, style: str) -> str:
+    return (
+        f'<figure class="{style}"><figcaption>{escape(title)} <span>{escape(more)}</span></figcaption>'
+        f'<div class="plot" id="{id_}" role="img" aria-label="{escape(title)}: {escape(more)}. '
+        'The same data follows as a table."></div></figure>'
+    )
+
+
+def _lanes(found: Outcome) -> str:
+    kept = " Its lower edge shows the steps that were kept." if any(one.spans for one in found.replicas) else ""
+    return (
+        '<figure class="wide"><figcaption>Servers <span>the fuller, the darker.'
+        f"{kept}</span></figcaption>"
+        '<div class="keys" id="lanes-keys"></div><div class="plot" id="lanes" role="img" '
+        'aria-label="How many requests each server ran over time."></div>'
+        '<div class="reading" id="lanes-reading"></div></figure>'
+    )
+
+
+def _waits(found: Outcome) -> Iterable[str]:
+    spent = phrases.waits(found)
+    if not spent:
+        return
+    each = max(found.requests.completed + found.requests.unfinished, 1)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(cause)}, {short_time(seconds / each)} a request ({share(part)})</th>'
+        f'<td><div style="width:{part * 100:.3f}%"></div></td></tr>'
+        for cause, seconds, part in spent
+    )
+    yield "<h2>What requests waited for</h2>"
+    yield _paragraph("Shares of the time from arrival to the last token, all requests together.", "soft")
+    yield f'<table class="bars"><tbody>{rows}</tbody></table>'
+
+
+def _published(run: Rehearsal) -> Iterable[str]:
+    if not run.published:
+        return
+    rows = []
+    for one in run.published:
+        point = one.point
+        beside = [change(ratio) for ratio in phrases.against(one, run.outcome)] if _comparable(one.same, run) else []
+        figures = (
+            short_time(point.ttft_ms / 1000),
+            short_time(point.tpot_ms / 1000),
+            f"{point.tokens_per_s_per_gpu:,.0f}",
+        )
+        rows.append((str(point.concurrency), *figures, f"SGLang {one.card.engine}", ", ".join(beside) or "–"))
+    yield "<h2>Published of this recipe: measured, not predicted</h2>"
+    heads = ("at once", "TTFT p50", "TPOT p50", "tokens/s/GPU", "engine", "predicted here, relative")
+    yield _table(heads, rows)
+    yield _list(dict.fromkeys(caveat for one in run.published for caveat in one.card.caveats))
+
+
+def _comparable(same: bool, run: Rehearsal) -> bool:
+    return same and bool(run.outcome.ttft_s.count and run.outcome.tpot_s.count)
+
+
+def _made_of(run: Rehearsal) -> Iterable[str]:
+    yield "<h2>What was rehearsed</h2>"
+    rows = [
+        ("plan", f"{run.plan_id}, {run.engine}"),
+        *((f"{pool.role} command", " ".join((*_env(pool.env), *pool.command))) for pool in run.pools),
+        *run.settings.items(),
+    ]
+    yield "<dl>"
+    for name, text in rows:
+        yield f"<dt>{escape(printable(name))}</dt><dd><code>{escape(printable(text))}</code></dd>"
+    yield "</dl>"
+    yield _list([*run.traffic.notes, *run.outcome.notes])
+
+
+def _env(env: Any) -> list[str]:
+    return [f"{name}={text}" for name, text in env.items()]
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _list(texts: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(printable(text))}</li>" for text in texts)
+    return f'<ul class="soft">{items}</ul>' if items else ""

@@ -1,0 +1,139 @@
+"""What a rehearsal found, in sentences: the same in a terminal and on a page."""
+
+from __future__ import annotations
+
+from perilune.rehearse.outcome import Outcome
+from perilune.rehearse.report.rehearsal import ATTAINMENT, Published, Rehearsal, Slo
+from perilune.rehearse.report.text import printable, share, short_time
+
+BINDS = {"state": "the KDA state pool binds", "kv": "the KV pool binds", "asked": "the request limit binds"}
+CAUSES = {
+    "state_slots": "state slots",
+    "kv_tokens": "KV tokens",
+    "request_limit": "the request limit",
+    "prefill": "prefill",
+    "transfer": "transfer",
+    "encoder": "the encoder",
+}
+BASES = {
+    "fitted": "Step times are fitted to published measurements of this platform",
+    "borrowed": "Nothing is published for this platform: step times are borrowed from the nearest that has it",
+    "calibrated": "Step times are calibrated with your own measurements",
+}
+
+
+def title(run: Rehearsal) -> str:
+    """The model and the hardware in one line."""
+    return f"{run.model} on {run.outcome.gpus} × {run.pools[0].label}"
+
+
+def pools_text(run: Rehearsal) -> str:
+    """Every pool: its servers, their GPUs and shape."""
+    several = len(run.pools) > 1
+    return "; ".join(
+        f"{f'{pool.role}: ' if several else ''}{count(pool.replicas, 'server')} of "
+        f"{count(pool.gpus, 'GPU')}, {pool.shape}"
+        for pool in run.pools
+    )
+
+
+def traffic_text(run: Rehearsal) -> str:
+    """What was asked of the fleet, in one sentence without its full stop."""
+    traffic = run.traffic
+    parts = {
+        "closed loop": f"closed loop, {traffic.concurrency or 0:,} at once",
+        "open loop": f"Poisson arrivals, {traffic.rate or 0:g} requests/s",
+        "trace": f"trace {printable(traffic.name)}",
+    }[traffic.kind]
+    counted = f", {traffic.requests:,} requests" if traffic.requests is not None else ""
+    lengths = f" of {traffic.isl:,} + {traffic.osl:,} tokens" if traffic.isl and traffic.osl else ""
+    router = f", router {run.router}" if run.router else ""
+    return f"{parts}{counted}{lengths}{router}, seed {run.outcome.seed}"
+
+
+def trust_text(run: Rehearsal) -> str:
+    """What the step times rest on and how wide they are, in words."""
+    low, high = run.outcome.error_band
+    says = run.basis_says or BASES[run.outcome.basis]
+    return f"Predicted, not measured. {printable(says).rstrip('.')}; expect real times {_off(low)} to {_off(high)}."
+
+
+def _off(factor: float) -> str:
+    return f"{share(abs(factor - 1))} {'longer' if factor > 1 else 'shorter'}"
+
+
+def acceptance_text(run: Rehearsal) -> str:
+    """What speculation is taken to yield; empty without speculation."""
+    found = run.acceptance
+    if found is None:
+        return ""
+    start = "Assumed: a" if found.assumed else "A"
+    return f"{start} speculative step yields {found.length:g} tokens on average ({printable(found.source)})."
+
+
+def slo_text(slo: Slo) -> str:
+    """The targets, such as `TTFT 2.00 s, TPOT 50.0 ms`."""
+    named = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s))
+    return ", ".join(f"{name} {short_time(value)}" for name, value in named if value is not None)
+
+
+def waits(found: Outcome) -> list[tuple[str, float, float]]:
+    """What requests waited for, the longest first: cause, seconds in all, share of all requests' time."""
+    total = found.e2e_s.mean * found.e2e_s.count if found.e2e_s.count else 0.0
+    base = max(total, sum(found.waits_s.values()))
+    ordered = sorted(found.waits_s.items(), key=lambda item: (-item[1], item[0]))
+    return [(CAUSES.get(cause, cause.replace("_", " ")), spent, spent / base) for cause, spent in ordered if spent > 0]
+
+
+def count(number: int, noun: str) -> str:
+    """`1 server`, `2 servers`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def admitted_text(run: Rehearsal) -> str:
+    """How many ran at once, what the ledger allows, and whether that was felt."""
+    found = run.outcome
+    binds = {BINDS[pool.binds] for pool in run.pools if pool.role != "prefill"}
+    cap = f"{found.admitted_max:,} at once at most; the ledger's cap is {run.cap:,}"
+    if found.admitted_max >= run.cap:
+        return f"{cap}, and it was reached: {', '.join(sorted(binds))}"
+    return f"{cap}, which was not reached"
+
+
+def requests_text(found: Outcome) -> str:
+    """How the requests ended."""
+    ended = found.requests
+    others = [
+        f"{number:,} {word}"
+        for number, word in (
+            (ended.rejected, "rejected"),
+            (ended.unfinished, "unfinished"),
+        )
+        if number
+    ]
+    if ended.retracted:
+        others.append(f"retracted {count(ended.retracted, 'time')}")
+    rest = ", ".join(others) or "none rejected, retracted or unfinished"
+    return f"{ended.completed:,} completed in {short_time(found.duration_s)}; {rest}"
+
+
+def goodput_text(run: Rehearsal) -> str:
+    """The share within the SLO and whether that is enough."""
+    if run.slo is None:
+        return ""
+    if run.goodput is None:
+        return f"nothing was served within {slo_text(run.slo)}"
+    rate = run.outcome.goodput.get("requests_per_second")
+    served = f", {rate:,.2f} requests/s" if rate is not None else ""
+    verdict = f"the SLO ({share(ATTAINMENT)} of requests) is {'met' if run.slo_met else 'missed'}"
+    return f"{share(run.goodput)} within {slo_text(run.slo)}{served}; {verdict}"
+
+
+def against(one: Published, found: Outcome) -> tuple[float, float, float]:
+    """Predicted over measured: TTFT, TPOT, throughput per GPU."""
+    point = one.point
+    return (
+        found.ttft_s.p50 * 1000 / point.ttft_ms,
+        found.tpot_s.p50 * 1000 / point.tpot_ms,
+        found.tokens_per_second_per_gpu / point.tokens_per_s_per_gpu,
+    )

@@ -1,0 +1,179 @@
+"""What was rehearsed and what came of it: pools, traffic, assumptions, target, outcome."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from perilune.facts.hardware import platform
+from perilune.facts.measurements import Card, Point, measurements
+from perilune.plan.deployment import Role
+from perilune.plan.planned import ENGINE, PlannedPool
+from perilune.rehearse.outcome import Outcome
+
+ATTAINMENT = 0.9
+"""Share of the requests that must meet both targets for an SLO to be met, as goodput is usually defined."""
+
+ANSWERING = ("unified", "decode")
+
+WIDTHS = {"TP": "tp_size", "PP": "pp_size", "DP": "attn_dp_size", "DCP": "dcp_size", "EP": "ep_size"}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """One pool as it was rehearsed. `cap` is what the ledger admits on all its replicas together."""
+
+    role: Role
+    platform: str
+    recipe: str
+    quant: str
+    spec: str
+    shape: str  # such as TP8 × DCP8
+    gpus: int
+    replicas: int
+    cap: int
+    binds: str  # state | kv | asked
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """The platform's name."""
+        return platform(self.platform).label
+
+
+def facts_of(item: PlannedPool, replicas: int) -> PoolFacts:
+    """What a report says of a planned pool that boots."""
+    found, pool = item.ledger, item.pool
+    if found.sizing is None or found.inputs is None:
+        raise ValueError(f"the {pool.role} pool does not boot")
+    return PoolFacts(
+        role=pool.role,
+        platform=pool.platform,
+        recipe=pool.recipe,
+        quant=pool.quant,
+        spec=pool.spec,
+        shape=shape_of(item.resolved.values),
+        gpus=pool.gpus,
+        replicas=replicas,
+        cap=found.sizing.requests * found.inputs.attn_dp * replicas,
+        binds=str(found.sizing.binds),
+        command=(*item.server.program, *item.server.argv),
+        env=dict(pool.server.env),
+    )
+
+
+def shape_of(values: Mapping[str, Any]) -> str:
+    """The parallel widths above one, as `TP8 × DCP8`."""
+    return " × ".join(f"{short}{values[name]}" for short, name in WIDTHS.items() if values[name] > 1 or short == "TP")
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficFacts:
+    """What was asked of the fleet. Lengths are None where each request has its own."""
+
+    kind: Literal["closed loop", "open loop", "trace"]
+    name: str
+    isl: int | None = None
+    osl: int | None = None
+    concurrency: int | None = None
+    rate: float | None = None  # requests per second
+    requests: int | None = None
+    trace_format: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Tokens that a speculative step yields on average, and who says so."""
+
+    length: float
+    source: str
+    assumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """Targets of a request, in seconds; None where there is none."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published measurement of the recipe that was rehearsed; `same` where the workload was this one, too."""
+
+    card: Card
+    point: Point
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A rehearsal as reports read it."""
+
+    model: str
+    pools: tuple[PoolFacts, ...]
+    traffic: TrafficFacts
+    outcome: Outcome
+    router: str | None = None
+    acceptance: Acceptance | None = None
+    slo: Slo | None = None
+    basis_says: str = ""  # what the step times rest on, in words
+    settings: Mapping[str, str] = field(default_factory=dict)  # what else shaped the run: failures, profile
+
+    @property
+    def engine(self) -> str:
+        """The release whose policy is rehearsed."""
+        return ENGINE
+
+    @property
+    def plan_id(self) -> str:
+        """A digest of the model and of every pool's command, environment and count."""
+        parts = [
+            self.model,
+            [[p.role, p.platform, p.gpus, p.replicas, p.command, sorted(p.env.items())] for p in self.pools],
+        ]
+        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
+
+    @property
+    def cap(self) -> int:
+        """Requests that the ledger admits on all servers that generate."""
+        return sum(pool.cap for pool in self.pools if pool.role in ANSWERING)
+
+    @property
+    def goodput(self) -> float | None:
+        """Share of the requests within the SLO; None without one, or where nothing was served."""
+        return self.outcome.goodput.get("share") if self.slo is not None else None
+
+    @property
+    def slo_met(self) -> bool | None:
+        """Whether enough requests were within the SLO; None without one."""
+        if self.slo is None:
+            return None
+        return self.goodput is not None and self.goodput >= ATTAINMENT
+
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """What was measured of this recipe, the points of this very workload first."""
+        if len(self.pools) != 1:
+            return ()
+        pool, traffic, method = self.pools[0], self.traffic, measurements().method
+        of = (pool.recipe, pool.quant, pool.spec)
+        alike = (
+            pool.replicas == 1
+            and traffic.kind == "closed loop"
+            and (traffic.isl, traffic.osl) == (method.isl, method.osl)
+        )
+        found = [
+            Published(card, point, alike and point.concurrency == traffic.concurrency)
+            for card in measurements().cards
+            if (card.cell, card.quant, card.spec) == of
+            for point in card.points
+        ]
+        return tuple(sorted(found, key=lambda one: not one.same))

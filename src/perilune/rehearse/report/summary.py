@@ -1,0 +1,118 @@
+"""A rehearsal on one screen of 80 columns: what ran, how far to trust it, what users feel, what they waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perilune.rehearse.outcome import Outcome
+from perilune.rehearse.report import phrases
+from perilune.rehearse.report.rehearsal import Rehearsal
+from perilune.rehearse.report.text import WIDTH, change, printable, share, short_time, sparkline, wrapped
+
+LABEL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the summary; `style` is a name that a terminal may colour: head, good, bad, dim or none."""
+
+    text: str
+    style: str = ""
+
+
+def summary(run: Rehearsal) -> list[Line]:
+    """The lines of a rehearsal, none longer than 80 columns."""
+    found = run.outcome
+    lines = [*_what(run), Line("")]
+    if found.interrupted:
+        lines += [*_wrapped("Interrupted: what follows is what had happened until then.", "bad"), Line("")]
+    lines += _latencies(found)
+    lines.append(Line(""))
+    for label, text, style in _facts(run):
+        lines += _labelled(label, text, style)
+    lines += [*_over_time(found), *_published(run)]
+    notes = [*run.traffic.notes, *found.notes]
+    return lines + [line for note in notes for line in _wrapped(note, "dim", indent="- ")]
+
+
+def _what(run: Rehearsal) -> Iterator[Line]:
+    yield from _wrapped(f"Rehearsal of {phrases.title(run)}", "head")
+    yield from _wrapped(phrases.pools_text(run))
+    yield from _wrapped(phrases.traffic_text(run))
+    yield from _wrapped(phrases.trust_text(run), "dim")
+    if run.acceptance is not None:
+        yield from _wrapped(phrases.acceptance_text(run), "dim")
+
+
+def _latencies(found: Outcome) -> Iterator[Line]:
+    columns = ("p50", "p90", "p99", "max", "mean")
+    yield Line(" " * LABEL + "".join(f"{name:>12}" for name in columns), "head")
+    for name in ("ttft", "tpot", "itl", "e2e"):
+        of = getattr(found, f"{name}_s")
+        cells = [short_time(getattr(of, column)) if of.count else "-" for column in columns]
+        yield Line(f"{name.upper():<{LABEL}}" + "".join(f"{cell:>12}" for cell in cells))
+
+
+def _facts(run: Rehearsal) -> Iterator[tuple[str, str, str]]:
+    found = run.outcome
+    yield (
+        "throughput",
+        f"{found.tokens_per_second_per_gpu:,.0f} tokens/s per GPU (input + output); "
+        f"{found.output_tokens_per_second:,.0f} output tokens/s in all",
+        "",
+    )
+    if run.slo is not None:
+        yield "goodput", phrases.goodput_text(run), "good" if run.slo_met else "bad"
+    served = found.requests.completed > 0
+    yield "requests", phrases.requests_text(found), "" if served else "bad"
+    yield "admitted", phrases.admitted_text(run), ""
+    spent = phrases.waits(found)
+    each = ", ".join(f"{cause} {share(part)}" for cause, _, part in spent)
+    yield "waited for", f"{each} of the requests' time" if spent else "nothing", ""
+    if found.prompt_tokens:
+        hit = found.hit_tokens / found.prompt_tokens
+        yield "cache hits", f"{share(hit)} of {found.prompt_tokens:,} prompt tokens", ""
+    for name, text in run.settings.items():
+        yield name, printable(text), ""
+
+
+def _over_time(found: Outcome) -> Iterator[Line]:
+    series, width = found.series, WIDTH - LABEL - 14
+    if not series.running:
+        return
+    yield Line("")
+    for label, values in (("running", series.running), ("queued", series.queued)):
+        top = max(values, default=0.0)
+        yield Line(f"{label:<{LABEL}}{sparkline(values, width, top):<{width}}  peak {top:,.0f}")
+    end = short_time(found.duration_s)
+    yield Line(f"{'':<{LABEL}}0 s{end:>{max(min(len(series.running), width) - 3, len(end) + 1)}}", "dim")
+
+
+def _published(run: Rehearsal) -> Iterator[Line]:
+    if not run.published:
+        return
+    found = run.outcome
+    yield Line("")
+    yield Line("Published of this recipe (measured with 8,192 + 1,024 tokens; P50)", "head")
+    yield Line(f"{'at once':<{LABEL}}{'TTFT':>12}{'TPOT':>12}{'tok/s/GPU':>12}  engine", "head")
+    for one in run.published:
+        point = one.point
+        row = f"{short_time(point.ttft_ms / 1000):>12}{short_time(point.tpot_ms / 1000):>12}"
+        engine = one.card.engine.split(" ")[0]
+        yield Line(f"{point.concurrency:<{LABEL}}{row}{point.tokens_per_s_per_gpu:>12,.0f}  SGLang {engine}")
+        if one.same and found.ttft_s.count and found.tpot_s.count:
+            yield Line(
+                f"{'  predicted':<{LABEL}}{''.join(f'{change(ratio):>12}' for ratio in phrases.against(one, found))}"
+            )
+    for caveat in dict.fromkeys(caveat for one in run.published for caveat in one.card.caveats):
+        yield from _wrapped(caveat, "dim", indent="- ")
+
+
+def _wrapped(text: str, style: str = "", *, indent: str = "") -> list[Line]:
+    return [Line(line, style) for line in wrapped(text, WIDTH, indent)]
+
+
+def _labelled(label: str, text: str, style: str = "") -> list[Line]:
+    lines = wrapped(text, WIDTH - LABEL) or [""]
+    return [Line(f"{label if number == 0 else '':<{LABEL}}{line}", style) for number, line in enumerate(lines)]
