@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from perilune.rehearse.radix.key import Key
-from perilune.rehearse.radix.tree import Node
+from perilune.rehearse.radix.node import Node
 
 
 class Claim:
-    """One request's hold, kept from its first match until it finishes or is retracted.
+    """One request's hold, from its first match until it finishes or is retracted; then it can be matched again.
 
-    `cached` counts the leading tokens that the tree owns (the request owns the KV pages after them), `slots` the state
-    slots that the request itself holds; the state of its locked `node` belongs to the tree.
+    `cached` counts the leading tokens that the tree owns (the request owns the KV pages after them), `slots` the
+    state slots that the request itself holds; the state of its locked `node` belongs to the tree.
     """
 
-    __slots__ = ("branch", "cached", "inserted", "key", "locked", "node", "slots", "state_locked", "tracked")
+    __slots__ = ("branch", "cached", "inserted", "key", "node", "slots", "state_locked")
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, root: Node) -> None:
         self.key = key
-        self.node: Node | None = None
-        self.locked = False
+        self.node = root
         self.state_locked = False
         self.cached = 0
         self.slots = 0
-        self.branch = 0  # where a matched KV prefix ran on past the last snapshot; 0 without
-        self.tracked = 0  # tokens that the newest tracked state stands for; 0 without
+        self.branch = 0  # where matched KV ran on past the last state, on the grid; 0 without
         self.inserted = 0  # tokens this request has put into the tree so far

@@ -1,7 +1,327 @@
-"""The radix tree over block ids."""
+"""The radix tree, the two pools under it, and what is evicted from it.
+
+The rules are those of `UnifiedRadixCache` in SGLang 0.5.23 with its full-attention and mamba components, which
+serves a hybrid model unless an option selects another cache (sglang/srt/mem_cache/registry.py,
+unified_radix_cache.py, unified_cache/unified_tree_core.py, unified_cache/components/full.py and mamba.py).
+"""
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final
 
-class Node:
-    """A stretch of equal tokens below its parent."""
+from perilune.rehearse.radix.key import Key
+from perilune.rehearse.radix.node import Node
+from perilune.rehearse.radix.policy import Rank
+
+TICK: Final = 1 << 24
+"""Uses are numbered in steps of this, so that the nodes of one path can be told apart within a step."""
+
+LEAST_QUEUED: Final = 1024
+"""Entries of a queue that are not worth sweeping."""
+
+
+class RadixTree:
+    """Prefixes by content, at page granularity, and the free tokens and slots of both pools.
+
+    Without a state pool (`slots` None) every node ends a usable prefix; with one, only a node that keeps a state.
+    """
+
+    def __init__(
+        self, *, tokens: int, page: int, slots: int | None, rank: Rank | None = None, max_states_per_path: int = -1
+    ) -> None:
+        self.page = page
+        self.tokens = self.tokens_free = tokens // page * page
+        self.tokens_evictable = 0
+        self.hybrid = slots is not None
+        self.slots = self.slots_free = slots or 0
+        self.slots_evictable = 0
+        self.tokens_cached = 0  # evictable and locked
+        self.slots_cached = 0
+        self._rank = rank
+        self._limit = max_states_per_path
+        self._clock = 0
+        self._root = Node(None, Key(), 0, 0, 0, 0)
+        self._leaves: list[tuple[int, Node]] = []  # a heap; its ranks may be outdated, then they are too low
+        self._states: list[tuple[int, Node]] = []
+        self._most_queued = LEAST_QUEUED
+
+    # Walking
+
+    def peek(self, key: Key, limit: int) -> int:
+        """Leading tokens, at most `limit`, that a match would find now; nothing changes."""
+        node, best = self._root, 0
+        limit -= limit % self.page
+        at = 0
+        while at < limit and node.children:
+            child = node.children.get(key.page_at(at, self.page))
+            if child is None:
+                break
+            at = self._agreed(child, key, limit)
+            if at < child.end:
+                return best if self.hybrid else at
+            node = child
+            if node.state or not self.hybrid:
+                best = at
+        return best
+
+    def _agreed(self, node: Node, key: Key, limit: int) -> int:
+        end = min(node.end, limit)
+        if node.key is key:
+            return end
+        return node.key.agreement(key, node.start, end) // self.page * self.page
+
+    def _find(self, key: Key, limit: int) -> tuple[Node, int]:
+        """The node that a match stops at, and the tokens whose KV matched; they may be more.
+
+        The tree is split where the key leaves it. What is used is the path to the node found: deeper nodes, which
+        no state follows, do not become younger; of the states only the one found does.
+        """
+        page, hybrid = self.page, self.hybrid
+        limit -= limit % page
+        node = best = self._root
+        at = 0
+        while at < limit and node.children:
+            child = node.children.get(key.page_at(at, page))
+            if child is None:
+                break
+            at = self._agreed(child, key, limit)
+            node = self._split(child, at) if at < child.end else child
+            if node.state or not hybrid:
+                best = node
+        self._clock = used = self._clock + TICK
+        if best.state:
+            best.state_used = used
+        up, root = best, self._root
+        while up is not root:
+            up.used = used
+            used -= 1
+            up = up.parent
+        return best, at
+
+    def _split(self, node: Node, at: int) -> Node:
+        """Cut a node in two and return the upper part. State and its locks stay below; both count as used now."""
+        parent = node.parent
+        self._clock += 2 * TICK
+        upper = Node(parent, node.key, node.first, node.start, at, self._clock - TICK)
+        upper.locks, upper.hits, upper.priority, upper.history = node.locks, node.hits, node.priority, node.history
+        parent.children[node.first] = upper
+        node.parent, node.first, node.start, node.used = upper, node.key.page_at(at, self.page), at, self._clock
+        upper.children = {node.first: node}
+        if self._rank is not None and node.queued:  # a tail that starts later may rank lower under tlru
+            heappush(self._leaves, (self._rank(node), node))
+        return upper
+
+    def _insert(self, key: Key, end: int, owned_from: int, counted_to: int, *, state: bool, priority: int = 0) -> Node:
+        """Put [0, end), whole pages, of a request into the tree; `state` is one slot of the request to keep with it.
+
+        Of the tokens after `owned_from`, which are the request's own, those that are there already are freed. A
+        slot is freed where the node has a state, which then only becomes younger.
+        """
+        page = self.page
+        node, at = self._root, 0
+        while at < end and node.children:
+            child = node.children.get(key.page_at(at, page))
+            if child is None:
+                break
+            self._clock += TICK
+            child.used = self._clock
+            at = self._agreed(child, key, end)
+            node = self._split(child, at) if at < child.end else child
+            if priority > node.priority:
+                node.priority = priority
+            if at > counted_to:
+                node.hits += 1
+        if at > owned_from:
+            self.tokens_free += at - owned_from
+        if at < end:
+            node = self._append(node, key, at, end)
+            node.priority = priority
+            node.hits = 1 if end > counted_to else 0
+        elif state and node is not self._root:
+            self._clock += TICK
+            node.used = self._clock
+        if state:
+            self._keep(node)
+        return node
+
+    def _append(self, parent: Node, key: Key, start: int, end: int) -> Node:
+        self._clock = used = self._clock + TICK
+        first = key.page_at(start, self.page)
+        node = Node(parent, key, first, start, end, used)
+        if parent.children:
+            parent.children[first] = node
+        else:
+            parent.children = {first: node}
+        self.tokens_evictable += end - start
+        self.tokens_cached += end - start
+        if self._rank is not None:
+            up, root = parent, self._root
+            while up.history < end and up is not root:
+                up.history = end
+                up = up.parent
+        self._queue_leaf(node)
+        return node
+
+    def _keep(self, node: Node) -> None:
+        """Leave one slot of a request with a node, or free it where a state is already (or at the root)."""
+        if node is self._root:
+            self.slots_free += 1
+            return
+        self._clock += TICK
+        node.state_used = self._clock
+        if node.state:
+            self.slots_free += 1
+            return
+        node.state = True
+        self.slots_cached += 1
+        if not node.state_locks:
+            self.slots_evictable += 1
+            self._queue_state(node)
+        if self._limit >= 0:
+            self._thin(node)
+
+    def _thin(self, tail: Node) -> None:
+        """`--mamba-max-states-per-path`: drop the shallowest states beyond it, except at forks and locked."""
+        holders = []
+        node, root = tail, self._root
+        while node is not root:
+            if node.state:
+                holders.append(node)
+            node = node.parent
+        excess = len(holders) - self._limit
+        for holder in reversed(holders):
+            if excess <= 0 or holder is tail:
+                return
+            if holder.state_locks or len(holder.children) != 1:
+                continue
+            self._drop_state(holder)
+            excess -= 1
+
+    # Locking
+
+    def _lock(self, node: Node, above: Node) -> None:
+        """Count one more request that needs the tokens from below `above` (an ancestor) down to `node`."""
+        up = node
+        while up is not above:
+            if not up.locks:
+                self.tokens_evictable -= up.end - up.start
+            up.locks += 1
+            up = up.parent
+
+    def _unlock(self, node: Node) -> None:
+        up = node
+        root = self._root
+        while up is not root:
+            up.locks -= 1
+            if not up.locks:
+                self.tokens_evictable += up.end - up.start
+                if not up.children:
+                    self._queue_leaf(up)
+            up = up.parent
+
+    def _lock_state(self, node: Node) -> None:
+        if node.state and not node.state_locks:
+            self.slots_evictable -= 1
+        node.state_locks += 1
+
+    def _unlock_state(self, node: Node) -> None:
+        node.state_locks -= 1
+        if not node.state_locks:
+            if node.state:
+                self.slots_evictable += 1
+                self._queue_state(node)
+            if not node.children and not node.locks:
+                self._queue_leaf(node)
+
+    # Evicting
+
+    def evict_tokens(self, free: int) -> bool:
+        """Evict leaves, the first by the policy first, until so many tokens are free. A leaf's state goes with it."""
+        queue, rank = self._leaves, self._rank
+        while self.tokens_free < free:
+            if not queue:
+                return False
+            ranked, node = queue[0]
+            if node.children or node.locks or node.state_locks or node.gone:
+                heappop(queue)
+                node.queued = False
+                continue
+            now = node.used if rank is None else rank(node)
+            if now != ranked:
+                heapreplace(queue, (now, node))
+                continue
+            heappop(queue)
+            node.queued = False
+            self._drop_leaf(node)
+        return True
+
+    def evict_states(self, free: int) -> bool:
+        """Evict states, the least recently used first, until so many slots are free.
+
+        A leaf goes with its state; of a node inside the tree, or in use, only the state goes and its tokens stay.
+        """
+        queue = self._states
+        while self.slots_free < free:
+            if not queue:
+                return False
+            used, node = queue[0]
+            if not node.state or node.state_locks:
+                heappop(queue)
+                node.state_queued = False
+            elif node.state_used != used:
+                heapreplace(queue, (node.state_used, node))
+            else:
+                heappop(queue)
+                node.state_queued = False
+                if not node.children and not node.locks:
+                    self._drop_leaf(node)
+                else:
+                    self._drop_state(node)
+        return True
+
+    def _drop_state(self, node: Node) -> None:
+        node.state = False
+        self.slots_free += 1
+        self.slots_cached -= 1
+        self.slots_evictable -= 1
+
+    def _drop_leaf(self, node: Node) -> None:
+        size = node.end - node.start
+        self.tokens_free += size
+        self.tokens_cached -= size
+        self.tokens_evictable -= size
+        if node.state:
+            self._drop_state(node)
+        parent = node.parent
+        del parent.children[node.first]
+        node.gone = True
+        if not parent.children and not parent.locks and parent is not self._root:
+            self._queue_leaf(parent)
+
+    def _queue_leaf(self, node: Node) -> None:
+        if node.queued:
+            return
+        node.queued = True
+        rank = self._rank
+        heappush(self._leaves, (node.used if rank is None else rank(node), node))
+        if len(self._leaves) > self._most_queued:
+            self._sweep()
+
+    def _queue_state(self, node: Node) -> None:
+        if node.state_queued:
+            return
+        node.state_queued = True
+        heappush(self._states, (node.state_used, node))
+        if len(self._states) > self._most_queued:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget what was evicted by way of the other queue."""
+        self._leaves = [entry for entry in self._leaves if not entry[1].gone]
+        for _, node in self._states:
+            node.state_queued = node.state
+        self._states = [entry for entry in self._states if entry[1].state]
+        heapify(self._leaves)
+        heapify(self._states)
+        self._most_queued = 2 * max(len(self._leaves), len(self._states)) + LEAST_QUEUED
