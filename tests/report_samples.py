@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from perilune.rehearse.acceptance import Acceptance
 from perilune.rehearse.outcome import Counts, Distribution, Outcome, ReplicaOutcome, RequestRecord, Series, Span
-from perilune.rehearse.report.rehearsal import Acceptance, PoolFacts, Rehearsal, Slo, TrafficFacts
+from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, Slo, TrafficFacts
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\"'\x1b[31m\u2028$\\frac{"
 BINS = 120

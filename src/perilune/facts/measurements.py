@@ -35,6 +35,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     confidence: Confidence
     date: str | None = None
     added: str = ""  # flags on top of the recipe
+    acceptance_length: float | None = None  # tokens a speculative step, as SGLANG_SIMULATE_ACC_LEN pinned it
     caveats: tuple[str, ...] = ()
 
 

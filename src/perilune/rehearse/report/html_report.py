@@ -8,6 +8,7 @@ from typing import Any
 
 from perilune.rehearse.outcome import Distribution, Outcome, ReplicaOutcome, Series
 from perilune.rehearse.report import phrases
+from perilune.rehearse.report.overtime import middles, per_second
 from perilune.rehearse.report.page import page
 from perilune.rehearse.report.rehearsal import Rehearsal
 from perilune.rehearse.report.text import change, kept, printable, share, short_time
@@ -62,20 +63,20 @@ def chart_data(found: Outcome) -> dict[str, Any]:
             "itl": _curve(found.itl_s),
             "e2e": _curve(found.e2e_s),
         },
-        "series": _columns(found.series),
+        "series": _columns(found.series, found.duration_s),
         "replicas": [_lane(replica) for replica in found.replicas],
     }
 
 
-def _columns(of: Series) -> dict[str, list[float]]:
+def _columns(of: Series, duration_s: float) -> dict[str, list[float]]:
     return {
-        "t": [_six((number + 0.5) * of.bin_s) for number in range(len(of.running))],
+        "t": [_six(middle) for middle in middles(of)],
         "running": [_six(value) for value in of.running],
         "queued": [_six(value) for value in of.queued],
         "kv_used": [_six(value * 100) for value in of.kv_used],
         "slots_used": [_six(value * 100) for value in of.slots_used],
-        "prompt": [_six(value / of.bin_s) for value in of.prompt_tokens],
-        "output": [_six(value / of.bin_s) for value in of.output_tokens],
+        "prompt": [_six(rate) for rate in per_second(of, of.prompt_tokens, duration_s)],
+        "output": [_six(rate) for rate in per_second(of, of.output_tokens, duration_s)],
     }
 
 

@@ -13,6 +13,7 @@ from perilune.facts.hardware import platform
 from perilune.facts.measurements import Card, Point, measurements
 from perilune.plan.deployment import Role
 from perilune.plan.planned import ENGINE, PlannedPool
+from perilune.rehearse.acceptance import Acceptance
 from perilune.rehearse.outcome import Outcome
 
 ATTAINMENT = 0.9
@@ -85,15 +86,6 @@ class TrafficFacts:
     requests: int | None = None
     trace_format: str | None = None
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """Tokens that a speculative step yields on average, and who says so."""
-
-    length: float
-    source: str
-    assumed: bool
 
 
 @dataclass(frozen=True, slots=True)
