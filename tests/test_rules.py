@@ -1,115 +1,204 @@
-"""Every rule: an example that trips it, one that does not, and a fix after which it is silent."""
+"""Every rule: an example that trips it, its sound form, and a fix that says what it edits and silences the rule."""
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from perilune.facts.hardware import platform
 from perilune.facts.rule_examples import Example, examples
 from perilune.plan.deployment import Workload
-from perilune.plan.rules import Finding, Subject, apply_edits, findings_of, fleet_findings, pair_findings, subject_of
+from perilune.plan.rules import (
+    FLEET_RULES,
+    GROUPS,
+    PAIR_RULES,
+    Edit,
+    Finding,
+    Subject,
+    apply_edits,
+    findings_of,
+    fleet_findings,
+    pair_findings,
+    subject_of,
+)
 from perilune.plan.server import Server
 
-ONE = [example for example in examples() if example.trips is not None]
-PAIRS = [example for example in examples() if example.prefill is not None]
-FLEETS = [example for example in examples() if example.servers]
+EVERY = {"argvalues": examples(), "ids": [f"{e.id}: {e.trips or e.prefill or e.servers[0]}"[:90] for e in examples()]}
+SEVERITIES = {rule.id: rule.severity for rules in (*GROUPS.values(), PAIR_RULES, FLEET_RULES) for rule in rules}
+NAME = re.compile(r"--[a-z][a-z0-9_-]+|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 ROUNDS = 8
 
 
-def subject(example: Example, server: Server, image: str | None = None) -> Subject:
+def subjects(example: Example, servers: Sequence[Server]) -> list[Subject]:
     load = example.load
-    return subject_of(
-        server,
-        platform(example.at),
-        workload=Workload(load.isl, load.osl, load.concurrency),
-        engine=example.engine,
-        image=image or example.image,
-    )
+    none = (None,) * len(servers)
+    return [
+        subject_of(
+            server,
+            platform(example.at),
+            workload=Workload(load.isl, load.osl, load.concurrency),
+            engine=example.engine,
+            image=image,
+            gpus_visible=example.gpus,
+            group_size=example.group,
+            host=host or "",
+        )
+        for server, image, host in zip(servers, example.images or none, example.hosts or none, strict=True)
+    ]
 
 
-def read(example: Example, text: str | None) -> Server:
-    return Server.parse(example.command(text or ""))
+def servers_of(example: Example) -> list[Server]:
+    return [Server.parse(command) for command in example.commands]
 
 
-def ids(findings: list[Finding]) -> set[str]:
-    return {finding.id for finding in findings}
+def judged(example: Example, servers: Sequence[Server]) -> list[Finding]:
+    """What the rules of the example's kind say: of one server, of a pair, or of a fleet."""
+    found = subjects(example, servers)
+    if example.trips is not None:
+        return findings_of(found[0])
+    if example.servers:
+        return fleet_findings(found)
+    router = None if example.router is None else shlex.split(example.router)
+    return pair_findings(found[0], found[1], router)
 
 
-def named(found: list[Example]) -> dict[str, object]:
-    return {"argvalues": found, "ids": [f"{e.id}: {e.trips or e.prefill or e.servers[0]}"[:90] for e in found]}
+def told(findings: Sequence[Finding]) -> list[str]:
+    return [f"{f.severity} {f.id}: {f.message} {f.fix}" for f in findings]
 
 
-@pytest.mark.parametrize("example", **named(ONE))
-def test_the_example_trips_its_rule(example: Example) -> None:
-    findings = findings_of(subject(example, read(example, example.trips)))
-    assert example.id in ids(findings), [f"{f.id}: {f.message}" for f in findings]
-    assert all(
-        f.message and (f.fix or f.id in ("rewritten", "boot-warning") or f.severity == "advice") for f in findings
-    )
+def edited(servers: Sequence[Server], finding: Finding) -> list[Server]:
+    """The servers after a finding's edits: the one, or the role that the finding is of."""
+    at = 0 if len(servers) == 1 or finding.pool == "prefill" else 1
+    return [apply_edits(server, finding.edits) if i == at else server for i, server in enumerate(servers)]
 
 
-@pytest.mark.parametrize("example", **named([e for e in ONE if e.sound]))
-def test_the_sound_form_does_not(example: Example) -> None:
-    findings = findings_of(subject(example, read(example, example.sound)))
-    assert example.id not in ids(findings), [f.message for f in findings if f.id == example.id]
-    assert not [f for f in findings if f.severity == "error"], [f"{f.id}: {f.message}" for f in findings]
+@pytest.mark.parametrize("example", **EVERY)
+def test_the_example_trips_its_rule_with_the_severity_it_declares(example: Example) -> None:
+    findings = judged(example, servers_of(example))
+    own = [f for f in findings if f.id == example.id]
+    assert own, told(findings)
+    assert {f.severity for f in own} == {SEVERITIES.get(example.id, "error")}
+    assert all(f.message and f.fix and f.source for f in findings), told(findings)
 
 
-@pytest.mark.parametrize("example", **named([e for e in ONE if not e.keeps]))
+@pytest.mark.parametrize("example", **EVERY)
+def test_the_sound_form_raises_neither_the_rule_nor_an_error(example: Example) -> None:
+    sound = example.sound_form
+    assert sound != example
+    findings = judged(sound, servers_of(sound))
+    if example.trips is None:
+        findings += [f for subject in subjects(sound, servers_of(sound)) for f in findings_of(subject)]
+    wrong = [f for f in findings if f.id == example.id or f.severity == "error"]
+    assert not wrong, told(wrong)
+
+
+def names(edits: Sequence[Edit]) -> set[str]:
+    return {e.name for e in edits} | {e.value or "" for e in edits if e.action == "rename"}
+
+
+@pytest.mark.parametrize("example", **EVERY)
+def test_the_fix_names_what_its_edits_change(example: Example) -> None:
+    for finding in judged(example, servers_of(example)):
+        if not finding.edits:
+            continue
+        said, changed = set(NAME.findall(finding.fix)), names(finding.edits)
+        partial = finding.id == "admits-less" and "No split" in finding.fix  # a first step, and levers after it
+        assert changed <= said if partial else changed == said, told([finding])
+        values = {e.value for e in finding.edits if e.action in ("set", "env") and e.value}
+        assert all(value in finding.fix for value in values), told([finding])
+
+
+@pytest.mark.parametrize("example", **(EVERY | {"argvalues": [e for e in examples() if not e.keeps], "ids": None}))
 def test_the_fix_silences_the_rule(example: Example) -> None:
-    server = read(example, example.trips)
+    servers, found = servers_of(example), list[Finding]()
     for _ in range(ROUNDS):
-        found = [f for f in findings_of(subject(example, server)) if f.id == example.id or f.severity == "error"]
+        found = [f for f in judged(example, servers) if f.id == example.id or f.severity == "error"]
         if not found:
             return
-        assert any(f.edits for f in found), [f"{f.id}: {f.message}" for f in found]
+        assert any(f.edits for f in found), told(found)
         for finding in found:
-            server = apply_edits(server, finding.edits)
-    pytest.fail(f"still {[f.id for f in found]} with {server.display()}")
-
-
-def pair(example: Example) -> tuple[Server, Server]:
-    return read(example, example.prefill), read(example, example.decode)
-
-
-def judged(example: Example, prefill: Server, decode: Server) -> list[Finding]:
-    images = example.images or (None, None)
-    router = None if example.router is None else shlex.split(example.router)
-    return pair_findings(subject(example, prefill, images[0]), subject(example, decode, images[1]), router)
-
-
-@pytest.mark.parametrize("example", **named(PAIRS))
-def test_the_pair_trips_its_rule(example: Example) -> None:
-    findings = judged(example, *pair(example))
-    assert example.id in ids(findings), [f"{f.id}: {f.message}" for f in findings]
-
-
-@pytest.mark.parametrize("example", **named([e for e in PAIRS if not e.keeps]))
-def test_the_fix_of_the_pair_silences_the_rule(example: Example) -> None:
-    prefill, decode = pair(example)
-    for finding in judged(example, prefill, decode):
-        if finding.pool == "prefill":
-            prefill = apply_edits(prefill, finding.edits)
-        else:
-            decode = apply_edits(decode, finding.edits)
-    left = judged(example, prefill, decode)
-    assert example.id not in ids(left), [f.message for f in left if f.id == example.id]
+            servers = edited(servers, finding)
+    pytest.fail(f"still {told(found)}")
 
 
 def test_a_sound_pair_raises_nothing() -> None:
     example = Example(
         id="",
+        sound="",
         prefill="K3 PREFILL --port 30000",
         decode="K3 DECODE --port 30100 --dcp-size 8",
         router="--pd-disaggregation --prefill http://10.0.0.1:30000 8998 --decode http://10.0.0.2:30100",
     )
-    assert judged(example, *pair(example)) == []
+    assert judged(example, servers_of(example)) == []
 
 
-@pytest.mark.parametrize("example", **named(FLEETS))
-def test_the_fleet_trips_its_rule(example: Example) -> None:
-    images = example.images or (None,) * len(example.servers)
-    found = [subject(example, read(example, text), image) for text, image in zip(example.servers, images, strict=True)]
-    assert example.id in ids(fleet_findings(found))
+HEAD = "--model-path moonshotai/Kimi-K3 --tp-size 16 --ep-size 16 --nnodes 2 --dist-init-addr 10.0.0.1:20000"
+
+
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank 1"], []),
+        ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank '$(LWS_WORKER_INDEX)'"], []),
+        ([f"{HEAD} --node-rank 0 --nnodes 4", f"{HEAD} --node-rank '$(LWS_WORKER_INDEX)'"], ["pool-differs"]),
+        ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank 1 --pp-size 2 --tp-size 8"], ["pool-differs"] * 2),
+        # Two groups whose addresses are known only where they run are not taken to be one.
+        ([f"{HEAD} --dist-init-addr '$(LWS_LEADER_ADDRESS):20000' --node-rank 0"] * 2, []),
+        # Two servers with addresses of their own.
+        ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank 0 --dist-init-addr 10.0.0.3:20000"], []),
+    ],
+)
+def test_nodes_of_one_server_are_told_from_servers(commands: list[str], said: list[str]) -> None:
+    found = [subject_of(Server.parse(command), platform("h200"), expands=True) for command in commands]
+    assert [f.id for f in fleet_findings(found)] == said
+
+
+@pytest.mark.parametrize(
+    ("asked", "flags"),
+    [
+        (64, "--max-mamba-cache-size 160"),  # whole requests, none to spare
+        (64, "--max-mamba-cache-size 163"),  # idle slots
+        (32, "--attn-dp-size 2 --max-mamba-cache-size 150 --mem-fraction-static 0.9"),
+        (512, "--max-mamba-cache-size 303"),  # more than fit at any split
+    ],
+)
+@pytest.mark.parametrize("by", ["concurrency", "--max-running-requests"])
+def test_pin_advice_never_lowers_what_runs_while_more_is_asked(asked: int, flags: str, by: str) -> None:
+    limit = f" {by} {asked}" if by.startswith("--") else ""
+    server = Server.parse(f"--model-path moonshotai/Kimi-K3 --tp-size 8 {flags}{limit}")
+    load = Workload(8192, 1024, None if limit else asked)
+    subject = subject_of(server, platform("b300"), workload=load)
+    about = [f for f in findings_of(subject) if f.id in ("state-pin", "state-pin-idle", "admits-less")]
+    assert about
+    pins = {edit.value for f in about for edit in f.edits if edit.name == "--max-mamba-cache-size"}
+    assert len(pins) <= 1  # every finding advises the same pin
+    for pin in pins:
+        before = subject.ledger.workload(8192, 1024)
+        after = subject.again([Edit("set", "--max-mamba-cache-size", pin)]).workload(8192, 1024)
+        assert before is not None
+        assert after is not None
+        assert after.admitted > before.admitted
+
+
+@pytest.mark.parametrize(("asked", "length"), [(640, (8192, 1024)), (40, (190_000, 10_000)), (4096, None)])
+def test_a_demand_out_of_reach_gets_the_best_split_as_a_first_step(asked: int, length: tuple[int, int] | None) -> None:
+    server = Server.parse(f"--model-path moonshotai/Kimi-K3 --tp-size 8 --max-running-requests {asked}")
+    subject = subject_of(server, platform("b300"), workload=Workload(*(length or (None, None)), None))
+    (finding,) = [f for f in findings_of(subject) if f.id == "admits-less"]
+    promised = re.search(r"which admits (\d+)", finding.fix)
+    assert promised is not None, finding.fix
+    load = subject.again(finding.edits).workload(*(length or (8192, 1024)))
+    before = subject.ledger.workload(*(length or (8192, 1024)))
+    assert load is not None
+    assert before is not None
+    assert load.admitted == int(promised[1]) > before.admitted
+
+
+def test_a_subject_of_one_machine_keeps_what_it_was_given() -> None:
+    found = subject_of(Server.parse("--model-path moonshotai/Kimi-K3 --tp-size 8"), platform("b300"), gpus_visible=4)
+    assert [f.id for f in findings_of(found) if f.severity == "error"] == ["node-gpus-visible"]
+    assert not [f for f in findings_of(replace(found, gpus_visible=8)) if f.severity == "error"]

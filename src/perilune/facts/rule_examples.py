@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import msgspec
+from msgspec.structs import replace
 
+from perilune.facts.history import JUDGED
 from perilune.facts.load import load
 
 SHORT = {
@@ -40,24 +42,66 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     concurrency: int | None = None
 
 
+class Sound(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What differs in the sound form of an example."""
+
+    trips: str | msgspec.UnsetType = msgspec.UNSET
+    prefill: str | msgspec.UnsetType = msgspec.UNSET
+    decode: str | msgspec.UnsetType = msgspec.UNSET
+    router: str | msgspec.UnsetType = msgspec.UNSET
+    servers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    engine: str | msgspec.UnsetType = msgspec.UNSET
+    images: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    hosts: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    gpus: int | msgspec.UnsetType = msgspec.UNSET
+    group: int | msgspec.UnsetType = msgspec.UNSET
+    load: Load | msgspec.UnsetType = msgspec.UNSET
+
+
 class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One example of a rule. Exactly one of `trips`, `prefill` with `decode`, or `servers` is given."""
+    """One example of a rule: `trips` one server, `prefill` with `decode`, or `servers`, and its sound form.
+
+    `images` and `hosts` are those of the servers in order, `gpus` and `group` what each is given.
+    """
 
     id: str
+    sound: str | Sound  # the sound command, or what differs
     at: str = "b300"
     model: str | None = None  # a short name, for models other than Kimi-K3
-    engine: str = "0.5.23"
-    image: str | None = None
+    engine: str = JUDGED
     images: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    gpus: int | None = None
+    group: int | None = None
     load: Load = msgspec.field(default_factory=Load)
     trips: str | None = None
-    sound: str | None = None
     prefill: str | None = None
     decode: str | None = None
     router: str | None = None
     servers: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
-    keeps: bool = False  # the fix cannot be written without knowing the site
+    keeps: bool = False  # the fix cannot be written, or not in full, without knowing the site
+
+    def __post_init__(self) -> None:
+        kinds = (self.trips is not None, self.prefill is not None and self.decode is not None, bool(self.servers))
+        if sum(kinds) != 1:
+            raise ValueError(f"example of {self.id}: give trips, prefill with decode, or servers")
+        for name in ("images", "hosts"):
+            if getattr(self, name) and len(getattr(self, name)) != len(self.commands):
+                raise ValueError(f"example of {self.id}: one of {name} a server")
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The servers' commands in full: the one, prefill and decode, or all."""
+        pair = (self.prefill, self.decode) if self.trips is None else (self.trips,)
+        return tuple(self.command(text) for text in self.servers or pair if text is not None)
+
+    @property
+    def sound_form(self) -> Example:
+        """The example as it should be."""
+        other = Sound(trips=self.sound) if isinstance(self.sound, str) else self.sound
+        given = {name: getattr(other, name) for name in other.__struct_fields__}
+        return replace(self, **{name: value for name, value in given.items() if value is not msgspec.UNSET})
 
     def command(self, text: str) -> str:
         """A command of the example in full."""

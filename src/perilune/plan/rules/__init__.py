@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perilune.plan.deployment import Pool, Workload
 from perilune.plan.memory import Ledger, Measured
 from perilune.plan.rules import (
+    agreement,
     amd,
     ascend,
     backends,
@@ -15,17 +16,24 @@ from perilune.plan.rules import (
     engine,
     environment,
     fleet,
+    headroom,
     hicache,
     images,
+    layouts,
     network,
     pairing,
     parallelism,
+    pins,
+    pools,
     ports,
     presets,
+    ranks,
+    roles,
     routing,
     speculation,
     state,
     values,
+    versions,
     vision,
 )
 from perilune.plan.rules.composed import unpublished
@@ -57,10 +65,12 @@ __all__ = [
 GROUPS = {
     "What the engine refuses and changes": engine.RULES,
     "Values": values.RULES,
-    "Capacity": capacity.RULES,
+    "Capacity": (*capacity.RULES, *pins.RULES, *headroom.RULES),
     "Parallelism": parallelism.RULES,
+    "Nodes": ranks.RULES,
     "Speculation": speculation.RULES,
     "State pool": state.RULES,
+    "PD roles": roles.RULES,
     "Attention and MoE backends": backends.RULES,
     "DCP": dcp.RULES,
     "HiCache": hicache.RULES,
@@ -70,12 +80,13 @@ GROUPS = {
     "Ascend": ascend.RULES,
     "Network": network.RULES,
     "Environment and spelling": environment.RULES,
-    "Images and releases": images.RULES,
+    "Releases": versions.RULES,
+    "Images": images.RULES,
     "Ports": ports.RULES,
     "Composed commands": (unpublished,),
 }
-PAIR_RULES = (*pairing.RULES, *routing.RULES)
-FLEET_RULES = fleet.RULES
+PAIR_RULES = (*pairing.RULES, *agreement.RULES, *layouts.RULES, *routing.RULES)
+FLEET_RULES = (*fleet.RULES, *pools.RULES)
 
 
 def findings_of(subject: Subject) -> list[Finding]:
@@ -91,7 +102,7 @@ def pair_findings(prefill: Subject, decode: Subject, router: Sequence[str] | Non
 
 
 def fleet_findings(subjects: Sequence[Subject]) -> list[Finding]:
-    """What only several servers together show."""
+    """What only several servers together show: `subjects` are servers that run at the same time."""
     return by_severity(finding for one in FLEET_RULES for finding in one(subjects))
 
 

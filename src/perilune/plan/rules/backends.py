@@ -11,6 +11,7 @@ from perilune.plan.rules.subject import Subject
 
 RUNNER, A2A = "--moe-runner-backend", "--moe-a2a-backend"
 DISPATCH = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
+MEGA_MOE_LIMIT = "SGLANG_OPT_DEEPGEMM_MEGA_MOE_NUM_MAX_TOKENS_PER_RANK"
 BLACKWELL_MOE = frozenset({"flashinfer_mxfp4", "flashinfer_trtllm", "flashinfer_cutedsl"})
 
 
@@ -110,10 +111,9 @@ def megamoe_dispatch(s: Subject) -> Iterator[Says]:
     """MegaMoE has its own dispatch: DeepEP's token limit does nothing."""
     if s.value(A2A) == "megamoe" and DISPATCH in s.env:
         yield Says(
-            f"{DISPATCH} does nothing under MegaMoE, which has its own limit.",
-            "Use SGLANG_OPT_DEEPGEMM_MEGA_MOE_NUM_MAX_TOKENS_PER_RANK.",
-            (DISPATCH,),
-            (Edit("unset-env", DISPATCH),),
+            f"{DISPATCH} does nothing under MegaMoE, whose own limit is {MEGA_MOE_LIMIT}.",
+            flags=(DISPATCH,),
+            edits=(Edit("unset-env", DISPATCH),),
         )
 
 

@@ -129,11 +129,12 @@ def rewritten(s: Subject) -> Iterator[Says]:
         option = option_of(rewrite.field)
         if rewrite.field in EXPLAINED_ELSEWHERE or option is None or _as_written(rewrite):
             continue
-        flag = option.name
+        flag, edits = option.name, _agreeing(s, option, rewrite)
         yield Says(
             f"The engine changes {flag} from {_shown(rewrite.before)} to {_shown(rewrite.after)}: {rewrite.reason}",
-            flags=(flag,),
-            edits=_agreeing(s, option, rewrite),
+            "" if edits else f"Reckon with {_shown(rewrite.after)}, whatever is written.",
+            (flag,),
+            edits,
         )
 
 

@@ -8,12 +8,11 @@ from difflib import get_close_matches
 from functools import cache
 
 from perilune.facts.flags import environment, renames
-from perilune.facts.history import JUDGED
 from perilune.facts.rule_names import rule_names
 from perilune.plan.commandline import secrets
 from perilune.plan.commandline.secrets import is_secret_name
 from perilune.plan.rules.edits import Edit, write
-from perilune.plan.rules.releases import lacks_flag, lacks_variable, renaming, still_reads
+from perilune.plan.rules.releases import still_reads
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject
 
@@ -80,9 +79,8 @@ def renamed(s: Subject) -> Iterator[Says]:
         gone = rename.status == "gone"
         yield Says(
             f"{ENGINE} does not read {name}." if gone else f"{name} is deprecated.",
-            f"Use {rename.to} instead." if rename.to else "Leave it out.",
-            (name,),
-            _moved(s, name, rename.to),
+            flags=(name,),
+            edits=_moved(s, name, rename.to),
             source=rename.source,
         )
 
@@ -112,12 +110,14 @@ def misspelled(s: Subject) -> Iterator[Says]:
         if not near and (not closed or family != "SGLANG_"):
             continue
         movable = near and near[0] not in s.env and not is_secret_name(name)
-        edits = (Edit("unset-env", name), Edit("env", near[0], s.env[name])) if movable else ()
+        edits: tuple[Edit, ...] = () if near else (Edit("unset-env", name),)
+        if movable:
+            edits = (Edit("unset-env", name), Edit("env", near[0], s.env[name]))
         yield Says(
             f"{ENGINE} does not read {name}" + (f"; the closest name it reads is {near[0]}." if near else "."),
-            flags=(name,),
-            edits=edits,
-            fix=f"Use {near[0]}." if near else "Leave it out.",
+            "" if edits else f"Use {near[0]}.",
+            (name,),
+            edits,
         )
 
 
@@ -138,53 +138,10 @@ def inert(s: Subject) -> Iterator[Says]:
         if one is not None and one.kind != s.platform.kind:
             yield Says(
                 f"{name} does something on {KINDS[one.kind]} only; this is {s.platform.label}.",
-                "Leave it out.",
-                (name,),
-                (Edit("unset-env", name),),
+                flags=(name,),
+                edits=(Edit("unset-env", name),),
                 source=one.source,
             )
 
 
-@rule("version-flag", "error", "wheels of SGLang 0.5.17 to 0.5.23 compared")
-def newer_flag(s: Subject) -> Iterator[Says]:
-    """A flag that came with a later release than the one asked about."""
-    if s.engine == JUDGED:
-        return
-    for flag in s.server.flags:
-        first = lacks_flag(s.engine, flag.name)
-        if first is not None:
-            yield Says(
-                f"SGLang {s.engine} does not know {flag.spelled}, which came with {first}.",
-                flags=(flag.name,),
-                edits=(Edit("unset", flag.name),),
-            )
-
-
-@rule("version-variable", "advice", "wheels of SGLang 0.5.17 to 0.5.23 compared")
-def newer_variable(s: Subject) -> Iterator[Says]:
-    """A variable that came with a later release than the one asked about."""
-    if s.engine == JUDGED:
-        return
-    for name in s.env:
-        first = lacks_variable(s.engine, name)
-        if first is not None:
-            yield Says(f"SGLang {s.engine} does not read {name}, which came with {first}.", "Leave it out.", (name,))
-
-
-@rule("flag-renamed", "advice", "renames over time")
-def deprecated(s: Subject) -> Iterator[Says]:
-    """A flag or value in an old spelling that still works."""
-    if not s.parsed:
-        return
-    for flag in s.server.flags:
-        rename = next((r for r in renames().flags if r.old == flag.spelled and r.status == "deprecated"), None)
-        if rename is not None and flag.option is not None:
-            yield Says(
-                f"{flag.spelled} is deprecated; it is {rename.to} now.",
-                flags=(flag.name,),
-                edits=renaming(rename, flag.spelled) if " " in rename.to or not flag.values else (),
-                source=rename.source,
-            )
-
-
-RULES = (unexpanded, placeholder, renamed, misspelled, inert, newer_flag, newer_variable, deprecated)
+RULES = (unexpanded, placeholder, renamed, misspelled, inert)

@@ -1,15 +1,25 @@
-"""Container images and releases."""
+"""Container images: their names, what they are built for, and builds known to fail."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perilune.facts.history import JUDGED, history, release
 from perilune.facts.rule_names import rule_names
 from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
-PARSERS = ("--tool-call-parser", "--reasoning-parser")
+NVFP4 = "nvfp4"
+
+
+def _serves_nvfp4(s: Subject) -> bool:
+    return s.parsed and NVFP4 in s.resolved.model.path.lower()
+
+
+def _right(s: Subject) -> str:
+    """What to use instead: the platform's image for the checkpoint."""
+    images = s.platform.images
+    name = images[NVFP4] if NVFP4 in images and _serves_nvfp4(s) else next(iter(images.values()), None)
+    return f"Use {name}." if name else f"Use an image built for {s.platform.label}."
 
 
 @rule("image-floating", "advice", "sgl-project/sglang issue 32924")
@@ -38,55 +48,20 @@ def image_platform(s: Subject) -> Iterator[Says]:
     if not s.image:
         return
     kind = next((one.kind for one in rule_names().images if one.match in s.image), None)
-    if "cann" in s.image or "-npu" in s.image:
-        kind = "npu"
-    elif "rocm" in s.image:
-        kind = "hip"
     if kind is not None and kind != s.platform.kind:
-        right = next(iter(s.platform.images.values()), "")
-        yield Says(f"The image {s.image} is not built for {s.platform.label}.", f"Use {right}.", ("image",))
+        yield Says(f"The image {s.image} is not built for {s.platform.label}.", _right(s), ("image",))
 
 
 @rule("image-nvfp4", "advice", PAGE)
 def nvfp4(s: Subject) -> Iterator[Says]:
     """The NVFP4 checkpoints need a build with pull request 35077."""
-    if not s.image or not s.parsed or not s.is_k3 or s.platform.family != "blackwell":
+    if not s.image or not _serves_nvfp4(s) or not s.is_k3 or s.platform.family != "blackwell":
         return
-    if "nvfp4" in s.resolved.model.path.lower() and "nvfp4" not in s.image:
+    if NVFP4 not in s.image:
         yield Says(
             f"The NVFP4 checkpoint needs a build with pull request 35077; {s.image} may not have it.",
-            f"Use {s.platform.images.get('nvfp4', '')}.",
+            _right(s),
             ("image",),
-        )
-
-
-@rule("version-unknown", "advice", "releases compared")
-def unknown_version(s: Subject) -> Iterator[Says]:
-    """The release asked about is not the modelled one: known differences are told, the rest is judged by 0.5.23."""
-    if s.engine == JUDGED:
-        return
-    known = history().versions
-    if release(s.engine) is None or s.engine not in known:
-        yield Says(
-            f"SGLang {s.engine} is not among the releases compared ({known[0]} to {known[-1]}): "
-            f"everything here is judged by {JUDGED}.",
-            flags=("--sglang",),
-        )
-    else:
-        yield Says(
-            f"Flags and variables are judged for {s.engine}; defaults, checks and memory are those of {JUDGED}.",
-            flags=("--sglang",),
-        )
-
-
-@rule("version-k3-parser", "advice", "sgl-project/sglang issue 34604", until="0.5.18")
-def k3_parser(s: Subject) -> Iterator[Says]:
-    """The Kimi-K3 tool-call parser of 0.5.17 fails on values that are not JSON."""
-    if s.value("--tool-call-parser") == "kimi_k3":
-        yield Says(
-            f"The kimi_k3 parser of SGLang {s.engine} fails on values that are not JSON: clients get raw text.",
-            "Use a later release.",
-            PARSERS,
         )
 
 
@@ -104,4 +79,4 @@ def hopper_build(s: Subject) -> Iterator[Says]:
         yield Says("H100 needs the SM90a build of the Kimi-K3 image.", "Check how the image was built.", ("image",))
 
 
-RULES = (floating, bad, image_platform, nvfp4, unknown_version, k3_parser, hopper_build)
+RULES = (floating, bad, image_platform, nvfp4, hopper_build)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.plan.rules.edits import Edit
-from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
+from perilune.plan.rules.rule import COMPARED, ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 FABRIC = frozenset({"gb200", "gb300", "h200"})
@@ -77,7 +77,7 @@ def ib_disabled(s: Subject) -> Iterator[Says]:
         )
 
 
-@rule("net-ib-device-ignored", "rewrite", "transfer code of SGLang 0.5.17 to 0.5.23", until="0.5.23")
+@rule("net-ib-device-ignored", "rewrite", f"transfer code of {COMPARED}", until="0.5.23")
 def ib_device_ignored(s: Subject) -> Iterator[Says]:
     """Before 0.5.23 NIXL ignores --disaggregation-ib-device."""
     device = s.value("--disaggregation-ib-device")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.ranks import ranks_here
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject, whole
 
@@ -14,9 +15,8 @@ def node_gpus(s: Subject) -> Iterator[Says]:
     """More ranks than the nodes have GPUs."""
     if not s.parsed or not s.shape_known or (s.several_nodes and "--nnodes" in s.unknown):
         return
-    ranks, nodes, each = s["tp_size"] * s["pp_size"] * s["dp_size"], s["nnodes"], s.platform.gpus_per_node
-    if s["enable_dp_attention"]:
-        ranks = s["tp_size"] * s["pp_size"]
+    nodes, each = s["nnodes"], s.platform.gpus_per_node
+    ranks = ranks_here(s) * nodes
     if ranks <= nodes * each or s.server.has("--use-ray"):
         return
     need = -(-ranks // each)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from perilune.plan.rules.edits import write
+from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject, whole
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST = 65535
+PORT, BOOTSTRAP, MEET = "--port", "--disaggregation-bootstrap-port", "--dist-init-addr"
+DEFAULT_PORT, DEFAULT_BOOTSTRAP, DEFAULT_MEET = 30000, 8998, 20000
+OTHERS = ("--nccl-port", "--grpc-port", "--encoder-bootstrap-port")  # taken where they are written
+STEP = 100  # from one port to the next that is proposed
 
 
 def rendezvous_port(s: Subject) -> int | None:
@@ -18,35 +22,69 @@ def rendezvous_port(s: Subject) -> int | None:
     return whole(text)
 
 
+def ports(s: Subject) -> dict[str, int]:
+    """The ports that a server listens on, by the flag that names each."""
+    found: dict[str, int | None] = {
+        PORT: s["port"],
+        MEET: rendezvous_port(s) if _meets_here(s) else None,
+        BOOTSTRAP: s["disaggregation_bootstrap_port"] if s.role == "prefill" else None,
+        **{flag: whole(s.value(flag)) for flag in OTHERS},
+    }
+    return {flag: port for flag, port in found.items() if port is not None and flag not in s.unknown}
+
+
+def _meets_here(s: Subject) -> bool:
+    """Whether the node is the first of its server, where the others meet it."""
+    return bool(s["node_rank"] == 0) and "--node-rank" not in s.unknown
+
+
+def free_port(first: int, taken: Collection[int]) -> int:
+    """The port `first`, or the nearest step above it that nothing takes."""
+    return next(port for port in range(first, MOST, STEP) if port not in taken)
+
+
+def other_port(ours: Subject, theirs: Subject) -> int:
+    """A port for the API of `theirs` that neither server takes."""
+    taken = {*ports(ours).values(), *ports(theirs).values()}
+    first = ours["port"] + STEP
+    return free_port(first if 0 < first < MOST - STEP * len(taken) else DEFAULT_PORT, taken)
+
+
 @rule("port-collision", "error", f"{ENGINE}, port allocation")
 def collision(s: Subject) -> Iterator[Says]:
     """The API, the rendezvous and the bootstrap of one server need ports of their own."""
     if not s.parsed:
         return
-    api, meet = s["port"], rendezvous_port(s)
-    bootstrap = s["disaggregation_bootstrap_port"] if s.role == "prefill" else None
-    if meet is not None and meet == api:
+    found, (address, _, meet) = ports(s), (s.value(MEET) or "").rpartition(":")
+    if found.get(MEET) is not None and found[MEET] == found.get(PORT):
         yield Says(
-            f"--dist-init-addr and --port are both {api}: the rendezvous takes the API's port.",
-            f"Write --dist-init-addr with another port, such as {20000 if api != 20000 else 20100}.",
-            ("--dist-init-addr", "--port"),
+            f"{MEET} and {PORT} are both {meet}: the rendezvous takes the API's port.",
+            flags=(MEET, PORT),
+            edits=(write(MEET, f"{address}:{free_port(DEFAULT_MEET, found.values())}"),),
         )
-    if bootstrap is not None and bootstrap == api and not s.on_env("SGLANG_RUST_SERVER"):
+    if found.get(BOOTSTRAP) is not None and found[BOOTSTRAP] == found.get(PORT) and not s.on_env("SGLANG_RUST_SERVER"):
         yield Says(
-            f"--disaggregation-bootstrap-port and --port are both {api}.",
-            flags=("--disaggregation-bootstrap-port", "--port"),
-            edits=(write("--disaggregation-bootstrap-port", 8998 if api != 8998 else 8999),),
+            f"{BOOTSTRAP} and {PORT} are both {found[PORT]}.",
+            flags=(BOOTSTRAP, PORT),
+            edits=(write(BOOTSTRAP, free_port(DEFAULT_BOOTSTRAP, found.values())),),
         )
 
 
 @rule("port-range", "error", ENGINE)
 def port_range(s: Subject) -> Iterator[Says]:
-    """A port is a number up to 65535."""
-    for flag in ("--port", "--disaggregation-bootstrap-port"):
-        written = s.value(flag)
-        number = whole(written)
-        if number is not None and not 0 < number <= MOST:
-            yield Says(f"{flag} {written} is not a port.", flags=(flag,), edits=(write(flag, 30000),))
+    """A port is a number from 1 to 65535."""
+    address, _, meet = (s.value(MEET) or "").rpartition(":")
+    others = ((flag, None) for flag in OTHERS)
+    for flag, default in ((PORT, DEFAULT_PORT), (BOOTSTRAP, DEFAULT_BOOTSTRAP), (MEET, DEFAULT_MEET), *others):
+        number = whole(meet if flag == MEET else s.value(flag))
+        if number is None or 0 < number <= MOST:
+            continue
+        if default is None:
+            edits: tuple[Edit, ...] = remove(flag)
+        else:
+            port = free_port(default, ports(s).values())
+            edits = (write(flag, f"{address}:{port}" if flag == MEET else port),)
+        yield Says(f"{flag} {s.value(flag)} names no port from 1 to {MOST}.", flags=(flag,), edits=edits)
 
 
 @rule("port-loopback", "advice", "ai-dynamo/dynamo issue 4855")

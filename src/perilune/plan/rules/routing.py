@@ -7,11 +7,12 @@ from itertools import pairwise
 from urllib.parse import urlsplit
 
 from perilune.plan.rules.edits import write
-from perilune.plan.rules.ports import LOOPBACK
-from perilune.plan.rules.rule import PAGE, Says, rule
+from perilune.plan.rules.ports import DEFAULT_BOOTSTRAP, LOOPBACK, other_port
+from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject, whole
 
 Router = Sequence[str] | None
+ROUTER = f"sglang-router 0.3.2 and {ENGINE} run together"
 
 
 def router_ends(router: Router, flag: str) -> list[tuple[str, str | None]]:
@@ -39,21 +40,16 @@ def bootstrap(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
         return
     real = p["disaggregation_bootstrap_port"]
     for url, given in _own_ends(p, router, "--prefill"):
-        port = _port(url)
-        if whole(given) not in (None, real):
+        port, asked = _port(url), DEFAULT_BOOTSTRAP if given is None else whole(given)
+        if asked not in (None, real):
+            named = "names no bootstrap port, so" if given is None else "asks for bootstrap at"
+            taken = f"{asked} is taken" if given is None else f"port {asked}"
+            free = asked != p["port"]
             yield Says(
-                f"The router asks for bootstrap at port {given}; the prefill server has it at {real}, "
-                "and only the decode worker registers.",
-                f"Write `--prefill {url} {real}` in the router's command.",
+                f"The router {named} {taken}; the prefill server has it at {real}.",
+                "" if free else f"Write `--prefill {url} {real}` in the router's command.",
                 ("--disaggregation-bootstrap-port",),
-                (write("--disaggregation-bootstrap-port", given),),
-                pool="prefill",
-            )
-        if given is None and real != 8998:
-            yield Says(
-                f"The router names no bootstrap port, so 8998 is taken; the prefill server has {real}.",
-                f"Write `--prefill {url} {real}` in the router's command.",
-                ("--disaggregation-bootstrap-port",),
+                (write("--disaggregation-bootstrap-port", asked),) if free else (),
                 pool="prefill",
             )
         if port is not None and port == real and port != p["port"]:
@@ -99,19 +95,23 @@ def router_host(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
                 )
 
 
-@rule("pd-router-options", "advice", "sglang-router 0.3.2 and SGLang 0.5.23 run together")
-def router_options(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
-    """Router options that do not work with a PD pair of this release."""
+@rule("pd-router-dp-aware", "error", ROUTER)
+def dp_aware(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """--dp-aware does not work with a PD pair."""
     words = tuple(router or ())
     if "--dp-aware" in words and ("--pd-disaggregation" in words or router_ends(router, "--prefill")):
         yield Says(
             "--dp-aware with --pd-disaggregation sends requests to a wrong address in sglang-router 0.3.2.",
             "Leave --dp-aware out.",
-            severity="error",
         )
-    if any(a == "--policy" and b == "power_of_two" for a, b in pairwise(words)):
+
+
+@rule("pd-router-policy", "advice", ROUTER)
+def policy(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """The policy power_of_two asks for loads that this release does not serve."""
+    if any(a == "--policy" and b == "power_of_two" for a, b in pairwise(router or ())):
         yield Says(
-            "The policy power_of_two asks /get_load, which 0.5.23 no longer serves: it sees no load.",
+            f"The policy power_of_two asks /get_load, which {ENGINE} no longer serves: it sees no load.",
             "Use --policy cache_aware or round_robin.",
         )
 
@@ -131,19 +131,38 @@ def router_block(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
                 )
 
 
-@rule("pd-ports", "advice", PAGE)
+def _same_port(p: Subject, d: Subject) -> bool:
+    """Whether both roles serve one port, on machines that no file tells apart."""
+    known = p.parsed and d.parsed and not {"--port"} & {*p.unknown, *d.unknown} and not (p.host and d.host)
+    return known and bool(p["port"] == d["port"])
+
+
+def _one_host(router: Router) -> bool:
+    """Whether the router reaches a prefill and a decode server at one host."""
+    prefill, decode = ({_host(url) for url, _ in router_ends(router, flag)} for flag in ("--prefill", "--decode"))
+    return bool((prefill & decode) - {""})
+
+
+@rule("pd-ports", "error", PAGE)
 def same_host(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """On one host the roles need ports of their own."""
-    if not p.parsed or not d.parsed or p["port"] != d["port"] or {"--port"} & {*p.unknown, *d.unknown}:
-        return
-    hosts = [{_host(url) for url, _ in router_ends(router, flag)} - {""} for flag in ("--prefill", "--decode")]
-    one = bool(hosts[0] & hosts[1])
-    if one or router is None:
+    if _same_port(p, d) and _one_host(router):
         yield Says(
-            f"Both roles serve port {p['port']}" + ("." if one else ": on one host the second does not start."),
+            f"The router reaches both roles at one host, and both serve port {p['port']}: the second does not start.",
+            "Give decode a port of its own, and name it in the router's command.",
+            ("--port",),
+            pool="decode",
+        )
+
+
+@rule("pd-ports-unclear", "advice", PAGE)
+def maybe_same_host(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """Roles with one port are fine on two machines only, and nothing says where they run."""
+    if _same_port(p, d) and router is None:
+        yield Says(
+            f"Both roles serve port {p['port']}: on one host the second does not start.",
             flags=("--port",),
-            edits=(write("--port", p["port"] + 100),),
-            severity="error" if one else None,
+            edits=(write("--port", other_port(p, d)),),
             pool="decode",
         )
 
@@ -164,4 +183,13 @@ def _port(url: str) -> int | None:
     return _split(url)[1]
 
 
-RULES = (bootstrap, router_port, router_host, router_options, router_block, same_host)
+RULES = (
+    bootstrap,
+    router_port,
+    router_host,
+    dp_aware,
+    policy,
+    router_block,
+    same_host,
+    maybe_same_host,
+)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, ParamSpec
 
+from perilune.facts.history import JUDGED
 from perilune.plan.rules.edits import Edit
 from perilune.plan.rules.finding import Finding, Severity
 from perilune.plan.rules.releases import before
 
 P = ParamSpec("P")
-ENGINE = "SGLang 0.5.23"
+ENGINE = f"SGLang {JUDGED}"
+COMPARED = f"SGLang 0.5.17 to {JUDGED}"  # releases read side by side
 PAGE = "Kimi-K3 page of the SGLang cookbook"
 
 

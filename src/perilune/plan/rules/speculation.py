@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perilune.plan.resolve.state import Resolved
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.refusals import ATTENTION, SPECULATION
-from perilune.plan.rules.rule import PAGE, Says, rule
+from perilune.plan.rules.rule import COMPARED, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 EAGLE_FAMILY = ("EAGLE", "EAGLE3", "NEXTN")
@@ -30,7 +30,7 @@ def request_limit(s: Subject) -> Iterator[Says]:
     )
 
 
-@rule("spec-dflash-hooks", "error", "Kimi-K3 model code of SGLang 0.5.17 to 0.5.23", until="0.5.21")
+@rule("spec-dflash-hooks", "error", f"Kimi-K3 model code of {COMPARED}", until="0.5.21")
 def dflash_hooks(s: Subject) -> Iterator[Says]:
     """The Kimi-K3 model gives DFLASH the layers it reads from 0.5.21 on only."""
     if s.parsed and s.is_k3 and s["speculative_algorithm"] == "DFLASH":
@@ -45,7 +45,7 @@ def dflash_hooks(s: Subject) -> Iterator[Says]:
         )
 
 
-@rule("spec-pipeline-prefill", "error", "speculation checks of SGLang 0.5.17 to 0.5.23", until="0.5.21")
+@rule("spec-pipeline-prefill", "error", f"speculation checks of {COMPARED}", until="0.5.21")
 def pipeline_prefill(s: Subject) -> Iterator[Says]:
     """DSPARK beside pipeline stages, on a PD prefill server too, is refused before 0.5.21."""
     if s.parsed and s.role == "prefill" and s["speculative_algorithm"] == "DSPARK" and s["pp_size"] > 1:
@@ -88,6 +88,7 @@ def state_16bit(s: Subject) -> Iterator[Says]:
             f"With --mamba-ssm-dtype {s['mamba_ssm_dtype']} KDA verification runs on Triton, not the fused kernel: "
             "more requests, slower steps.",
             flags=("--mamba-ssm-dtype",),
+            edits=(write("--mamba-ssm-dtype", "float32"),),
         )
 
 

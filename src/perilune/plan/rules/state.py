@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perilune.plan.rules.edits import remove
+from perilune.plan.memory.levers import SKIP_LOCK
+from perilune.plan.rules.edits import Edit, remove
 from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
@@ -27,24 +28,13 @@ def inert_strategy(s: Subject) -> Iterator[Says]:
 @rule("state-skip-lock", "advice", PAGE)
 def skip_lock(s: Subject) -> Iterator[Says]:
     """SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK saves a slot per request and is experimental."""
-    if s.on_env("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK"):
+    if s.on_env(SKIP_LOCK):
         yield Says(
-            "SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK=1 is experimental, under validation.",
-            flags=("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK",),
+            f"{SKIP_LOCK}={s.env[SKIP_LOCK]} saves a state slot per request and is experimental: "
+            "answers under it are not validated.",
+            flags=(SKIP_LOCK,),
+            edits=(Edit("unset-env", SKIP_LOCK),),
         )
 
 
-@rule("pd-decode-radix-cost", "advice", PAGE)
-def decode_radix_cost(s: Subject) -> Iterator[Says]:
-    """A prefix cache on a PD decode server costs the slots per request of a unified server."""
-    inputs = s.ledger.inputs
-    if not s.accepted or not s.wrote("--disaggregation-decode-enable-radix-cache") or inputs is None:
-        return
-    if inputs.hybrid and inputs.slots_per_request > 1:
-        yield Says(
-            f"With a prefix cache on decode a request holds {inputs.slots_per_request} state slots, not 1.",
-            flags=("--disaggregation-decode-enable-radix-cache",),
-        )
-
-
-RULES = (inert_strategy, skip_lock, decode_radix_cost)
+RULES = (inert_strategy, skip_lock)
