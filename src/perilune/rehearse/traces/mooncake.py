@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Final
 
 import msgspec
@@ -67,7 +67,7 @@ def spread(source: Source, requests: Iterator[Request], seed: int) -> Iterator[R
 def step_of(instants: list[float]) -> float | None:
     """The usual step of a clock that goes in steps, in seconds; None of one that does not."""
     distinct = sorted(set(instants))
-    gaps = sorted(later - sooner for sooner, later in zip(distinct, distinct[1:], strict=False))
+    gaps = sorted(later - sooner for sooner, later in pairwise(distinct))
     if not gaps or gaps[0] < SHORTEST_STEP_S or len(distinct) == len(instants):
         return None
     return gaps[len(gaps) // 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import os
 import stat
@@ -10,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from perilune.errors import UnusableInput
 from perilune.files import unusable
@@ -94,7 +95,7 @@ class Source:
             self.notes.append(f"{self.empty:,} {rows} left out: an empty prompt or answer (failed requests)")
             self.empty = 0
 
-    def _line(self, file: IO[bytes], most: int) -> bytes:
+    def _line(self, file: io.BufferedIOBase, most: int) -> bytes:
         try:
             return file.readline(most)
         except (OSError, EOFError, zlib.error) as error:
@@ -109,7 +110,7 @@ class Source:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+def _opened(path: Path) -> Iterator[tuple[io.BufferedIOBase, int]]:
     """A regular file for reading, unpacked when it is gzip, and its packed size (0 when it is not).
 
     A pipe or a device is refused rather than waited for.
@@ -118,7 +119,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:
         raise unusable(path, error) from None
-    with os.fdopen(handle, "rb", buffering=2**18) as file:
+    with io.BufferedReader(io.FileIO(handle, "rb"), 2**18) as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise UnusableInput("This is no regular file.", where=str(path))

@@ -47,7 +47,7 @@ class Row(msgspec.Struct):
 
 class _Round(NamedTuple):
     sent_s: float
-    index: int
+    number: int
     answered_s: float
     isl: int
     osl: int
@@ -83,7 +83,7 @@ def read(source: Source, *, share_prefix: bool = False) -> Iterator[Request]:
         source.notes.append(f"{undated:,} rounds left out: no event tells when they were sent")
     shared = Shared() if share_prefix else None
     for rounds in sessions.values():
-        rounds.sort(key=lambda each: (each.sent_s, each.index))
+        rounds.sort(key=lambda each: (each.sent_s, each.number))
     ordered = sorted(sessions.items(), key=lambda item: item[1][0].sent_s)
     for number, ((provider, _), rounds) in enumerate(ordered):
         prefix = () if shared is None else shared.ids((provider,), rounds[0].cached // BLOCK_TOKENS)
