@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perilune.facts.history import JUDGED, history
+from perilune.facts.rule_agreement import beyond_arguments
 from perilune.facts.rule_coverage import Covered, coverage
 from perilune.facts.rule_examples import SHORT, Example, examples
 from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES
@@ -91,15 +92,11 @@ def _refusals() -> str:
 
 def _beyond() -> str:
     text = (
-        "These rules call an error what the parser and the argument checks accept, for the server fails later (while "
-        "ranks start, while graphs are captured, on the first request or transfer) or the text is no command yet. On "
-        "them, and where memory does not suffice, `check` says error though the argument checks accept; everywhere "
-        "else the two agree.\n"
+        "`check` reports these errors on arguments that the parser and the argument checks accept, for something stops "
+        "the server later, or the text is no command yet. Everywhere else it reports an error exactly where the "
+        "engine refuses the arguments. Errors of pairs and of several servers are beyond one server's arguments.\n"
     )
-    found = [
-        rule for rules in GROUPS.values() for rule in rules if rule.severity == "error" and rule.id != "engine-refuses"
-    ]
-    return text + "\n" + "\n".join(f"- `{rule.id}`: {rule.says}" for rule in found) + "\n"
+    return text + "\n" + _table(("id", "what stops it"), ((f"`{id_}`", why) for id_, why in beyond_arguments().items()))
 
 
 def _source(source: str, since: str, until: str) -> str:
@@ -126,7 +123,10 @@ def _shown(example: Example) -> str:
             f", router `{example.router}`" if example.router else ""
         )
     notes = [f"on {example.at}"] if example.at != "b300" else []
-    notes += [f"image {example.image}"] if example.image else []
+    notes += [f"image {' and '.join(example.images)}"] if example.images else []
+    notes += [f"machines {' and '.join(example.hosts)}"] if example.hosts else []
+    notes += [f"given {example.gpus} GPUs"] if example.gpus is not None else []
+    notes += [f"in a group of {example.group}"] if example.group is not None else []
     notes += [f"--sglang {example.engine}"] if example.engine != JUDGED else []
     load = example.load
     notes += [f"--concurrency {load.concurrency}"] if load.concurrency else []

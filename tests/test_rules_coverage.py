@@ -9,12 +9,15 @@ from types import ModuleType
 import pytest
 
 from perilune.facts.flags import options
+from perilune.facts.hardware import platform
 from perilune.facts.history import history, release
+from perilune.facts.rule_agreement import beyond_arguments
 from perilune.facts.rule_coverage import Covered, coverage
 from perilune.facts.rule_examples import examples
-from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES
+from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES, subject_of
 from perilune.plan.rules.refusals import KNOWN
 from perilune.plan.rules.releases import before, lacks_flag, still_takes
+from perilune.plan.server import Server
 
 RULES = [*(rule for rules in GROUPS.values() for rule in rules), *PAIR_RULES, *FLEET_RULES]
 IDS = {rule.id for rule in RULES} | {known.id for known in KNOWN}
@@ -24,7 +27,7 @@ ONLY_COMPOSED = {"unpublished"}
 def test_every_rule_has_a_name_of_its_own_and_says_what_it_is_about() -> None:
     names = [rule.id for rule in RULES]
     assert len(names) == len(set(names))
-    assert not [rule.id for rule in RULES if not rule.says.endswith(".") and rule.id not in ("pd-kv-dtype",)]
+    assert not [rule.id for rule in RULES if not rule.says.endswith(".")]
     assert not [rule.id for rule in RULES if not rule.source]
 
 
@@ -51,6 +54,19 @@ def test_every_report_that_a_rule_judges_has_an_example() -> None:
     judged = {name: one.rules for name, one in coverage().cases.items() if one.rules}
     assert set(shown) == set(judged)
     assert not {name for name, rules in judged.items() if not shown[name] & set(rules)}
+
+
+def test_every_error_beyond_the_arguments_is_listed_with_its_reason() -> None:
+    """Rules of one server with severity error, and classes of refusal that their examples meet after the arguments."""
+    own = {rule.id for rules in GROUPS.values() for rule in rules if rule.severity == "error"} - {"engine-refuses"}
+    refusals = {known.id for known in KNOWN}
+    for example in examples():
+        if example.id in refusals and example.trips is not None:
+            found = subject_of(Server.parse(example.commands[0]), platform(example.at), engine=example.engine).ledger
+            if found.resolved.accepted:
+                own.add(example.id)
+    assert set(beyond_arguments()) == own
+    assert all(beyond_arguments().values())
 
 
 def test_the_releases_name_flags_that_exist() -> None:

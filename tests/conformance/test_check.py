@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from perilune.facts.hardware import platform
-from perilune.plan.model.config import known_config
-from perilune.plan.resolve import DEFAULT_MODEL
+from perilune.facts.rule_agreement import beyond_arguments
 from perilune.plan.rules import findings_of, subject_of
+from perilune.plan.rules.refusals import KNOWN
+from perilune.plan.rules.rule import ENGINE
 from perilune.plan.server import Server
 
 from .conftest import reference
@@ -18,21 +19,8 @@ from .generate import generate
 
 pytestmark = pytest.mark.conformance
 
-LATER = {
-    "memory-weights": "the judge stops before weights are loaded",
-    "memory-fraction-low": "the judge stops before pools are sized",
-    "amd-aiter-opt": "the judge stops before pools are sized",
-    "state-lazy-overlap": "raised while pools are sized",
-    "spec-replay-ring": "raised while pools are sized",
-    "parallel-heads": "raised while layers are built",
-    "dcp-divides": "raised while ranks form their groups",
-    "moe-kernel-platform": "the kernel is missing when it is first called",
-    "moe-checkpoint-platform": "the kernel is missing when it is first called",
-    "parallel-node-gpus": "raised when the nodes start more ranks than they have accelerators",
-    "state-pin-large": "the judge stops before pools are sized",
-    "ascend-store-missing": "raised by the transfer engine of the platform",
-}
-"""Errors on lines whose arguments the engine accepts: what stops the server after that, by finding."""
+CLASSES = {known.id for known in KNOWN}
+AFTER_ARGUMENTS = ("groups", "load", "pools")
 
 
 @pytest.mark.parametrize("case", reference("args_results.json"), ids=lambda case: case["id"])
@@ -50,10 +38,18 @@ def test_an_error_exactly_where_a_generated_line_is_refused(
 
 def hold(case: dict[str, Any], accepted: bool, error: str | None) -> None:
     server = Server(tuple(case["argv"]), tuple((case.get("env") or {}).items()), program=())
-    model = None if server.has("--model-path") else known_config(DEFAULT_MODEL)
-    subject = subject_of(server, platform(case["platform"]), model=model, expands=True)
-    errors = [finding for finding in findings_of(subject) if finding.severity == "error"]
+    subject = subject_of(server, platform(case["platform"]), expands=True)
+    findings = findings_of(subject)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    stage = subject.ledger.error_stage
+    refusals = [finding for finding in findings if finding.source == f"{ENGINE}, {stage or 'pools'} stage"]
     if not accepted:
-        assert errors, error
-    elif subject.ledger.error_stage not in ("groups", "load", "pools"):
-        assert not [one.message for one in errors if one.id not in LATER]
+        # The engine's own refusal is told as such, under an id of its class and with a fix.
+        assert stage not in (None, *AFTER_ARGUMENTS), error
+        assert [f.id for f in errors if f in refusals and f.id in CLASSES and f.fix], error
+        return
+    assert not [finding.message for finding in errors if finding.id not in beyond_arguments()]
+    if subject.shape_known and not subject.ledger.boots:
+        # Past the arguments, it is told which class of late failure it is.
+        assert stage in (None, *AFTER_ARGUMENTS), subject.ledger.error
+        assert [f.id for f in refusals if f.id in beyond_arguments() and f.severity in ("error", "capacity")]
