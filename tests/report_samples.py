@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 from perilune.rehearse.acceptance import Acceptance
+from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Counts, Distribution, Outcome, ReplicaOutcome, RequestRecord, Series, Span
-from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, Slo, TrafficFacts
+from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, Slo
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\"'\x1b[31m\u2028$\\frac{"
 BINS = 120
@@ -101,7 +103,7 @@ def rehearsal(**changes: object) -> Rehearsal:
     made = Rehearsal(
         model="moonshotai/Kimi-K3",
         pools=(pool(),),
-        traffic=TrafficFacts("closed loop", "closed loop", 8192, 1024, 128, requests=320),
+        load=OfferedLoad(concurrency=128, isl=8192, osl=1024, requests=320),
         outcome=replace(outcome(), goodput={"share": 0.72, "requests_per_second": 0.55}),
         router="cache_aware",
         slo=Slo(ttft_s=5.0, tpot_s=0.05),
@@ -113,7 +115,7 @@ def published_rehearsal() -> Rehearsal:
     """One server in the very workload that was published."""
     return rehearsal(
         pools=(pool(replicas=1, cap=101),),
-        traffic=TrafficFacts("closed loop", "closed loop", 8192, 1024, 64, requests=320),
+        load=OfferedLoad(concurrency=64, isl=8192, osl=1024),
         outcome=outcome((replica("unified", 0),)),
         router=None,
         slo=None,
@@ -123,10 +125,12 @@ def published_rehearsal() -> Rehearsal:
 def hostile_rehearsal() -> Rehearsal:
     """Names and notes that try to leave their place."""
     made = outcome()
+    named = tuple(replace(one, name=HOSTILE) for one in made.replicas)
     return rehearsal(
         model=HOSTILE,
-        traffic=TrafficFacts("trace", HOSTILE, requests=3, trace_format="mooncake", notes=(HOSTILE,)),
-        outcome=replace(made, notes=(HOSTILE,), replicas=tuple(replace(r, name=HOSTILE) for r in made.replicas)),
+        load=OfferedLoad(trace=Path(HOSTILE), requests=3),
+        notes=(HOSTILE,),
+        outcome=replace(made, traffic=HOSTILE, notes=(HOSTILE,), replicas=named),
         acceptance=Acceptance(4.5, HOSTILE, assumed=True),
         settings={"profile": HOSTILE},
     )

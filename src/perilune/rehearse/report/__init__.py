@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perilune.rehearse.report.document import document
-from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, Slo, TrafficFacts, facts_of
+from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, Slo, facts_of
 from perilune.rehearse.report.summary import summary
 
-__all__ = ["PoolFacts", "Rehearsal", "Slo", "TrafficFacts", "document", "facts_of", "summary"]
+__all__ = ["PoolFacts", "Rehearsal", "Slo", "document", "facts_of", "summary"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
+
 from perilune.rehearse.outcome import Distribution, Series
 from perilune.rehearse.report.rehearsal import ATTAINMENT, PoolFacts, Published, Rehearsal
 
@@ -19,7 +21,7 @@ def document(run: Rehearsal) -> dict[str, Any]:
         "rehearsal": VERSION,
         "engine": run.engine,
         "plan": {"id": run.plan_id, "model": run.model, "pools": [_pool(pool) for pool in run.pools]},
-        "traffic": {**_fields(run.traffic), "notes": list(run.traffic.notes)},
+        "traffic": _traffic(run),
         "router": run.router,
         "seed": found.seed,
         "acceptance": None if run.acceptance is None else _fields(run.acceptance),
@@ -54,12 +56,26 @@ def document(run: Rehearsal) -> dict[str, Any]:
         ],
         "series": _series(found.series),
         "published": [_published(one) for one in run.published],
-        "notes": list(found.notes),
+        "notes": [*run.notes, *found.notes],
     }
 
 
 def _fields(value: Any) -> dict[str, Any]:
     return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+
+
+def _traffic(run: Rehearsal) -> dict[str, Any]:
+    load = run.load
+    return {
+        "kind": load.kind,
+        "name": run.outcome.traffic,
+        "concurrency": load.concurrency,
+        "rate": load.rate,
+        "requests": load.total,
+        "isl": load.isl,
+        "osl": load.osl,
+        "range_ratio": load.range_ratio,
+    }
 
 
 def _pool(pool: PoolFacts) -> dict[str, Any]:
@@ -95,3 +111,9 @@ def _published(one: Published) -> dict[str, Any]:
         "caveats": list(card.caveats),
         "sources": list(card.sources),
     }
+
+
+def records(run: Rehearsal) -> bytes:
+    """One line of JSON a request, in order of arrival, where they were kept."""
+    encoder = msgspec.json.Encoder()
+    return b"".join(encoder.encode(record) + b"\n" for record in run.outcome.records)

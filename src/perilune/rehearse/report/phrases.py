@@ -39,16 +39,23 @@ def pools_text(run: Rehearsal) -> str:
 
 def traffic_text(run: Rehearsal) -> str:
     """What was asked of the fleet, in one sentence without its full stop."""
-    traffic = run.traffic
-    parts = {
-        "closed loop": f"closed loop, {traffic.concurrency or 0:,} at once",
-        "open loop": f"Poisson arrivals, {traffic.rate or 0:g} requests/s",
-        "trace": f"trace {printable(traffic.name)}",
-    }[traffic.kind]
-    counted = f", {traffic.requests:,} requests" if traffic.requests is not None else ""
-    lengths = f" of {traffic.isl:,} + {traffic.osl:,} tokens" if traffic.isl and traffic.osl else ""
+    load = run.load
+    start = {
+        "closed loop": f"closed loop, {load.concurrency or 0:,} at once",
+        "open loop": f"Poisson arrivals, {load.rate or 0:g} requests/s",
+        "trace": f"trace {printable(run.outcome.traffic)}{_paced(run)}",
+    }[load.kind]
+    counted = f", {load.total:,} requests" if load.total is not None else ""
+    least = "up to " if load.range_ratio < 1 else ""
+    lengths = f" of {least}{load.isl:,} + {load.osl:,} tokens" if load.isl and load.osl else ""
     router = f", router {run.router}" if run.router else ""
-    return f"{parts}{counted}{lengths}{router}, seed {run.outcome.seed}"
+    return f"{start}{counted}{lengths}{router}, seed {run.outcome.seed}"
+
+
+def _paced(run: Rehearsal) -> str:
+    if run.load.rate is not None:
+        return f" at {run.load.rate:g} requests/s"
+    return "" if run.load.concurrency is None else f", {run.load.concurrency:,} at once"
 
 
 def trust_text(run: Rehearsal) -> str:

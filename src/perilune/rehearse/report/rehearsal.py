@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from perilune.facts.measurements import Card, Point, measurements
 from perilune.plan.deployment import Role
 from perilune.plan.planned import ENGINE, PlannedPool
 from perilune.rehearse.acceptance import Acceptance
+from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Outcome
 
 ATTAINMENT = 0.9
@@ -74,21 +75,6 @@ def shape_of(values: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficFacts:
-    """What was asked of the fleet. Lengths are None where each request has its own."""
-
-    kind: Literal["closed loop", "open loop", "trace"]
-    name: str
-    isl: int | None = None
-    osl: int | None = None
-    concurrency: int | None = None
-    rate: float | None = None  # requests per second
-    requests: int | None = None
-    trace_format: str | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Slo:
     """Targets of a request, in seconds; None where there is none."""
 
@@ -111,12 +97,13 @@ class Rehearsal:
 
     model: str
     pools: tuple[PoolFacts, ...]
-    traffic: TrafficFacts
+    load: OfferedLoad
     outcome: Outcome
     router: str | None = None
     acceptance: Acceptance | None = None
     slo: Slo | None = None
     basis_says: str = ""  # what the step times rest on, in words
+    notes: tuple[str, ...] = ()  # what the reader of a trace did to it
     settings: Mapping[str, str] = field(default_factory=dict)  # what else shaped the run: failures, profile
 
     @property
@@ -155,15 +142,15 @@ class Rehearsal:
         """What was measured of this recipe, the points of this very workload first."""
         if len(self.pools) != 1:
             return ()
-        pool, traffic, method = self.pools[0], self.traffic, measurements().method
+        pool, load, method = self.pools[0], self.load, measurements().method
         of = (pool.recipe, pool.quant, pool.spec)
         alike = (
             pool.replicas == 1
-            and traffic.kind == "closed loop"
-            and (traffic.isl, traffic.osl) == (method.isl, method.osl)
+            and load.kind == "closed loop"
+            and (load.isl, load.osl, load.range_ratio) == (method.isl, method.osl, 1)
         )
         found = [
-            Published(card, point, alike and point.concurrency == traffic.concurrency)
+            Published(card, point, alike and point.concurrency == load.concurrency)
             for card in measurements().cards
             if (card.cell, card.quant, card.spec) == of
             for point in card.points

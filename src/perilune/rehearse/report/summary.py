@@ -32,7 +32,7 @@ def summary(run: Rehearsal) -> list[Line]:
     for label, text, style in _facts(run):
         lines += _labelled(label, text, style)
     lines += [*_over_time(found), *_published(run)]
-    notes = [*run.traffic.notes, *found.notes]
+    notes = [*run.notes, *found.notes]
     return lines + [line for note in notes for line in _wrapped(note, "dim", indent="- ")]
 
 

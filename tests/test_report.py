@@ -1,0 +1,277 @@
+"""What a rehearsal found, as text, JSON, plots, a trace and a comparison."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from PIL import Image
+
+from perilune.errors import UnusableInput
+from perilune.rehearse.outcome import Counts, Distribution
+from perilune.rehearse.report import Slo, document, summary
+from perilune.rehearse.report.compare import comparison, comparison_lines
+from perilune.rehearse.report.perfetto import chrome_trace
+from perilune.rehearse.report.plots import plots
+from perilune.rehearse.report.text import change, resampled, share, short_time, sparkline
+from report_samples import HOSTILE, distribution, hostile_rehearsal, outcome, published_rehearsal, rehearsal
+
+CONTRACT = {
+    "ttft_s", "tpot_s", "itl_s", "e2e_s", "tokens_per_second_per_gpu", "output_tokens_per_second", "duration_s",
+    "requests", "admitted_max", "waits_s", "cache", "basis", "error_band",
+}  # fmt: skip
+NOTHING = Distribution(0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def text_of(run: Any) -> str:
+    return "\n".join(line.text for line in summary(run))
+
+
+def empty_rehearsal() -> Any:
+    """Nothing was served."""
+    made = replace(
+        outcome(), requests=Counts(0, 3, 0, 0), ttft_s=NOTHING, tpot_s=NOTHING, itl_s=NOTHING, e2e_s=NOTHING,
+        prompt_tokens=0, output_tokens=0, hit_tokens=0, waits_s={}, duration_s=0.0, admitted_max=0,
+    )  # fmt: skip
+    series = replace(made.series, running=(), queued=(), kv_used=(), slots_used=(), prompt_tokens=(), output_tokens=())
+    lanes = tuple(replace(one, series=series, spans=()) for one in made.replicas)
+    return rehearsal(outcome=replace(made, series=series, replicas=lanes))
+
+
+RUNS = {
+    "fleet": rehearsal,
+    "published": published_rehearsal,
+    "hostile": hostile_rehearsal,
+    "nothing served": empty_rehearsal,
+    "interrupted": lambda: rehearsal(outcome=replace(outcome(), interrupted=True)),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_summary_keeps_to_80_printable_columns(name: str) -> None:
+    for line in summary(RUNS[name]()):
+        assert len(line.text) <= 80, line
+        assert line.text.isprintable(), line
+
+
+def test_the_summary_says_what_a_tired_engineer_asks() -> None:
+    text = text_of(rehearsal())
+    for said in (
+        "2 servers of 8 GPUs, TP8 × DCP8",
+        "closed loop, 128 at once, 320 requests of 8,192 + 1,024 tokens",
+        "Predicted, not measured.",
+        "15 % shorter to 20 % longer",
+        "TTFT              3.99 s      4.96 s",
+        "TPOT             38.2 ms     47.4 ms",
+        "439 tokens/s per GPU",
+        "72 % within TTFT 5.00 s, TPOT 50.0 ms",
+        "is missed",
+        "128 at once at most; the ledger's cap is 202, which was not reached",
+        "prefill 6.1 %",
+        "12 % of 2,621,440 prompt tokens",
+    ):
+        assert said in text
+
+
+def test_a_cap_that_was_reached_names_what_binds() -> None:
+    made = published_rehearsal()
+    assert "it was reached" in text_of(replace(made, outcome=replace(made.outcome, admitted_max=101)))
+    assert "the KDA state pool binds" in text_of(replace(made, outcome=replace(made.outcome, admitted_max=101)))
+
+
+def test_a_measurement_stands_beside_the_prediction_of_the_same_workload_only() -> None:
+    """B300 Balanced at 64, MXFP4: 11.6 s, 40.19 ms, 1,395 tokens/s per GPU on the Kimi-K3 page."""
+    text = text_of(published_rehearsal())
+    assert "64                11.6 s     40.2 ms       1,395  SGLang 0.5.18" in text
+    assert "  predicted        -66 %      -5.0 %       -37 %" in text
+    assert "  predicted" not in text_of(rehearsal())
+    assert "1,395" in text_of(rehearsal())
+
+
+@pytest.mark.parametrize(
+    ("goodput", "slo", "met"),
+    [
+        ({"share": 0.9}, Slo(ttft_s=1.0), True),
+        ({"share": 0.899}, Slo(ttft_s=1.0), False),
+        ({}, Slo(tpot_s=1.0), False),
+        ({"share": 0.1}, None, None),
+    ],
+)
+def test_an_slo_is_met_by_nine_requests_in_ten(goodput: dict[str, float], slo: Slo | None, met: bool | None) -> None:
+    assert rehearsal(outcome=replace(outcome(), goodput=goodput), slo=slo).slo_met is met
+
+
+def test_the_document_holds_the_contract() -> None:
+    made = json.loads(msgspec.json.encode(document(rehearsal())))
+    assert made.keys() >= CONTRACT
+    for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s"):
+        assert made[name].keys() >= {"mean", "p50", "p90", "p99", "max"}
+    assert made["requests"] == {"completed": 320, "rejected": 0, "retracted": 2, "unfinished": 0}
+    assert made["cache"] == {"hit_tokens": 327_680, "prompt_tokens": 2_621_440}
+    assert made["error_band"] == [0.85, 1.2]
+    assert made["tokens_per_second_per_gpu"] == pytest.approx(320 * 9216 / 420 / 16)
+
+
+def test_what_was_not_served_has_no_latency() -> None:
+    made = json.loads(msgspec.json.encode(document(empty_rehearsal())))
+    assert made["ttft_s"] == {"count": 0, "mean": None, "p50": None, "p90": None, "p99": None, "max": None}
+    assert made["slo"]["met"] is False
+    assert made["tokens_per_second_per_gpu"] == 0
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_equal_rehearsals_give_equal_bytes(name: str) -> None:
+    one, other = RUNS[name](), RUNS[name]()
+    assert msgspec.json.encode(document(one)) == msgspec.json.encode(document(other))
+    assert chrome_trace(one) == chrome_trace(other)
+    assert plots(one) == plots(other)
+
+
+def test_the_plan_is_told_by_its_commands_and_counts() -> None:
+    one = rehearsal()
+    other = rehearsal(pools=(replace(one.pools[0], replicas=3),))
+    assert one.plan_id == rehearsal(router="random").plan_id
+    assert one.plan_id != other.plan_id
+
+
+@pytest.mark.parametrize("name", ["fleet", "hostile"])
+def test_the_plots_are_pictures(name: str) -> None:
+    made = plots(RUNS[name]())
+    assert set(made) == {"latency.png", "load.png", "pools.png", "throughput.png", "servers.png"}
+    for raw in made.values():
+        picture = Image.open(io.BytesIO(raw))
+        assert picture.format == "PNG"
+        assert min(picture.size) > 200
+        assert len(picture.convert("RGB").getcolors(1 << 24) or ()) > 20, "it is blank"
+        assert picture.info == {"Description": "predicted by perilune rehearse", "dpi": picture.info["dpi"]}
+
+
+def test_nothing_is_plotted_of_nothing() -> None:
+    assert plots(empty_rehearsal()) == {}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_trace_is_one_that_chrome_and_perfetto_load(name: str) -> None:
+    """Fields by phase as the Trace Event Format lists them."""
+    run = RUNS[name]()
+    made = json.loads(chrome_trace(run))
+    needed = {"M": {"name", "pid", "tid", "args"}, "C": {"name", "pid", "ts", "args"}}
+    needed["X"] = {"name", "cat", "pid", "tid", "ts", "dur", "args"}
+    for event in made["traceEvents"]:
+        assert event.keys() >= needed[event["ph"]]
+        assert event.get("dur", 0) >= 0
+        assert event.get("ts", 0) >= 0
+        if event["ph"] == "C":
+            assert all(isinstance(value, int | float) for value in event["args"].values())
+    named = [e for e in made["traceEvents"] if e["name"] == "process_name"]
+    assert len(named) == 1 + len(run.outcome.replicas)
+    slices = [e for e in made["traceEvents"] if e["ph"] == "X"]
+    assert len(slices) == sum(len(one.spans) for one in run.outcome.replicas)
+
+
+def test_a_slice_lasts_what_the_step_lasted() -> None:
+    events = json.loads(chrome_trace(rehearsal()))["traceEvents"]
+    first = next(event for event in events if event["ph"] == "X")
+    assert (first["name"], first["ts"], first["dur"]) == ("prefill", 0, 400_000)
+    assert first["args"] == {"requests": 2, "tokens": 16384}
+
+
+def saved(path: Path, run: Any) -> Path:
+    path.write_bytes(msgspec.json.encode(document(run)))
+    return path
+
+
+def test_a_comparison_gives_ratios_and_what_differs(tmp_path: Path) -> None:
+    one = rehearsal()
+    pool = replace(one.pools[0], command=("sglang", "serve", "--tp-size", "8", "--mamba-ssm-dtype", "bfloat16"))
+    other = rehearsal(
+        pools=(pool,), outcome=replace(one.outcome, ttft_s=distribution(2.0), error_band=(0.9, 1.1), seed=8)
+    )
+    found = comparison(saved(tmp_path / "a.json", one), saved(tmp_path / "b.json", other))
+    assert found["figures"]["ttft_s.p50"]["ratio"] == pytest.approx(2.0 / 4.2)
+    assert found["figures"]["tpot_s.p50"]["ratio"] == 1
+    assert found["figures"]["requests.rejected"]["ratio"] is None
+    assert found["differs"] == {
+        "seed": {"a": 7, "b": 8},
+        "error_band": {"a": [0.85, 1.2], "b": [0.9, 1.1]},
+        "unified.command.--dcp-size": {"a": "8", "b": None},
+        "unified.command.--mamba-ssm-dtype": {"a": None, "b": "bfloat16"},
+    }
+    assert len(found["cautions"]) == 2
+    text = [line.text for line in comparison_lines(found)]
+    assert any(line.split() == ["TTFT", "p50", "3.99", "s", "1.90", "s", "-52", "%"] for line in text)
+    assert all(len(line) <= 80 and line.isprintable() for line in text)
+
+
+def test_a_comparison_with_itself_has_nothing_to_say(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.json", rehearsal())
+    found = comparison(path, path)
+    assert (found["differs"], found["cautions"]) == ({}, [])
+
+
+def test_a_comparison_of_hostile_names_is_printable(tmp_path: Path) -> None:
+    found = comparison(saved(tmp_path / "a.json", hostile_rehearsal()), saved(tmp_path / "b.json", empty_rehearsal()))
+    for line in comparison_lines(found):
+        assert line.text.isprintable()
+        assert len(line.text) <= 80
+
+
+@pytest.mark.parametrize(
+    ("raw", "hint"),
+    [
+        (b"", "not a saved rehearsal"),
+        (b"{", "not a saved rehearsal"),
+        (b"[1]", "not a saved rehearsal"),
+        (b"\xff\xfe", "not a saved rehearsal"),
+        (b"[" * 100_000, "not a saved rehearsal"),
+        (b'{"rehearsal": 9}', "version 9"),
+        (b'{"rehearsal": 1}', "missing required field"),
+        (b'{"rehearsal": "1"}', "$.rehearsal"),
+        (b'{"perilune": 1, "model": "x"}', "perilune rehearse --json"),
+    ],
+)
+def test_what_is_no_saved_rehearsal_is_refused(tmp_path: Path, raw: bytes, hint: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(raw)
+    with pytest.raises(UnusableInput) as caught:
+        comparison(path, path)
+    assert hint in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.00 ms"), (0.00284, "2.84 ms"), (0.0402, "40.2 ms"), (0.378, "378 ms"), (0.99951, "1.00 s"),
+     (11.635, "11.6 s"), (420, "420 s"), (600, "10 min"), (86_400, "24 h 00 min")],
+)  # fmt: skip
+def test_times_have_three_figures_and_a_unit(seconds: float, text: str) -> None:
+    assert short_time(seconds) == text
+
+
+def test_small_shares_and_changes_are_not_rounded_away() -> None:
+    assert [share(part) for part in (0, 0.0004, 0.061, 0.374, 1)] == ["0.0 %", "under 0.1 %", "6.1 %", "37 %", "100 %"]
+    assert [change(ratio) for ratio in (0.5, 0.95, 1.0, 1.2)] == ["-50 %", "-5.0 %", "+0.0 %", "+20 %"]
+
+
+@pytest.mark.parametrize(("length", "count"), [(512, 54), (10, 54), (107, 54), (54, 54)])
+def test_resampling_keeps_the_area(length: int, count: int) -> None:
+    values = [float(index % 7) for index in range(length)]
+    found = resampled(values, count)
+    assert len(found) == min(length, count)
+    assert sum(found) / len(found) == pytest.approx(sum(values) / len(values))
+
+
+def test_a_sparkline_is_blank_where_nothing_is() -> None:
+    assert sparkline([0, 1, 4, 8], 10, 8) == " ▂▅█"
+
+
+def test_the_hostile_text_is_there_and_harmless() -> None:
+    text = text_of(hostile_rehearsal())
+    assert "onerror=alert(1)" in text
+    assert "\x1b" not in text
+    assert "\x1b" in HOSTILE
