@@ -71,10 +71,6 @@ class RadixCache(RadixTree):
 
     # Admission
 
-    def claim(self, key: Key) -> Claim:
-        """A hold on nothing yet, for one request of this worker."""
-        return Claim(key, self._root)
-
     def match(self, claim: Claim, limit: int) -> int:
         """Leading tokens found, at most `limit` (the engine passes the prompt's length less one).
 
@@ -83,6 +79,7 @@ class RadixCache(RadixTree):
         """
         root = self._root
         if self.disabled:
+            claim.node = root
             return 0
         if claim.key.block_tokens != self._block_tokens and claim.key.blocks:
             self._set_block_tokens(claim.key)
@@ -238,11 +235,12 @@ class RadixCache(RadixTree):
         page, snapshots = self.page, self.snapshots
         kept = 0
         if snapshots is not None:
-            kept = (
-                snapshots.of_decode(prompt, length)
-                if length > prompt
-                else snapshots.of_chunk(start, prompt, claim.branch)
-            )
+            if length > prompt:
+                kept = snapshots.of_decode(prompt, length)
+            else:
+                kept = snapshots.of_chunk(start, prompt, claim.branch)
+            if snapshots.buffers and kept <= claim.cached:
+                kept = 0  # that state was handed over when the chunk was checkpointed
         elif not self.disabled:
             kept = length
         kept -= kept % page

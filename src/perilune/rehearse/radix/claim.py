@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from perilune.rehearse.radix.key import Key
 from perilune.rehearse.radix.node import Node
+
+NOWHERE: Final = Node(None, Key(), 0, 0, 0, 0)
+"""Where a request is that no cache was asked about."""
 
 
 class Claim:
@@ -15,9 +20,9 @@ class Claim:
 
     __slots__ = ("branch", "cached", "inserted", "key", "node", "slots", "state_locked")
 
-    def __init__(self, key: Key, root: Node) -> None:
+    def __init__(self, key: Key) -> None:
         self.key = key
-        self.node = root
+        self.node = NOWHERE
         self.state_locked = False
         self.cached = 0
         self.slots = 0

@@ -48,9 +48,13 @@ class RadixTree:
 
     # Walking
 
-    def peek(self, key: Key, limit: int) -> int:
-        """Leading tokens, at most `limit`, that a match would find now; nothing changes."""
+    def peek(self, key: Key, limit: int, *, states: bool = True) -> int:
+        """Leading tokens, at most `limit`, that a match would find now; nothing changes.
+
+        Without `states`, tokens whose KV is there count although no state follows them.
+        """
         node, best = self._root, 0
+        every = not (states and self.hybrid)
         limit -= limit % self.page
         at = 0
         while at < limit and node.children:
@@ -59,11 +63,15 @@ class RadixTree:
                 break
             at = self._agreed(child, key, limit)
             if at < child.end:
-                return best if self.hybrid else at
+                break
             node = child
-            if node.state or not self.hybrid:
+            if node.state:
                 best = at
-        return best
+        return at if every else best
+
+    def touch(self, key: Key, limit: int) -> int:
+        """As `peek`, but what is found counts as used and the tree is split, as when a schedule policy looks."""
+        return self._find(key, limit)[0].end
 
     def _agreed(self, node: Node, key: Key, limit: int) -> int:
         end = min(node.end, limit)
