@@ -103,7 +103,6 @@ def test_exit_codes(content: str, options: tuple[str, ...], code: int, write) ->
         (("empty.sh", "--platform", "b300"), "no SGLang server"),
         (("unread.sh", "--platform", "b300"), "line 2"),
         (("run.sh", "--platform", "b300", "--router", "run.sh"), "no router"),
-        (("--pair", "run.sh", "run.sh", "--platform", "b300"), "no prefill server"),
         (("--platform", "b300", "--", "ls", "-l"), "No server command"),
         (("unknown.sh", "--platform", "b300"), "unknown.sh, line 1"),
     ],
@@ -111,7 +110,7 @@ def test_exit_codes(content: str, options: tuple[str, ...], code: int, write) ->
 def test_unusable_input(arguments: tuple[str, ...], said: str, write) -> None:  # type: ignore[no-untyped-def]
     write(SOUND)
     write("ls\n", "empty.sh")
-    write("cat <<E\nsglang serve\nE\n", "unread.sh")
+    write("python3 - <<E\nsglang serve\nE\n", "unread.sh")
     write("sglang serve --model-path who/knows", "unknown.sh")
     result = run(*arguments)
     if isinstance(result.exception, UnusableInput):

@@ -172,7 +172,7 @@ YAML = (
          "    environment: {A: 1}\n", ("3: A=1 sglang serve --tp 8",), "compose.yaml"),
     Case("--config", "model-path: m\ntp-size: 8 # c\nenable-mixed-chunk: true\ntrust-remote-code: false\n"
          "cuda-graph-bs-decode: [1, 2]\n",
-         ("1: sglang serve --model-path m --tp-size 8 --enable-mixed-chunk --cuda-graph-bs-decode 1 2",), "c.yaml"),
+         ("1: --model-path m --tp-size 8 --enable-mixed-chunk --cuda-graph-bs-decode 1 2",), "c.yaml"),
     Case("srt-slurm, second layout", "schema: 2\nmodel: {path: hf:moonshotai/Kimi-K3, container: c}\n"
          "resources: {gpu_type: gb300}\nroles:\n  prefill: {nodes: 2, workers: 1, args: {tp-size: 8}}\n"
          "  decode: {nodes: 1, workers: 1, env: {A: '1'}, args: {tp-size: 4}}\n",
@@ -227,7 +227,7 @@ def test_the_line_of_a_flag_is_where_it_is_written(flag: str, line: int | None) 
 @pytest.mark.parametrize(
     ("content", "name", "said", "line"),
     [
-        ("cat <<EOF > x\nsglang serve --tp 8\nEOF\n", "a.sh", "cannot be read", 2),
+        ("python3 - <<EOF\nrun('sglang serve --tp 8')\nEOF\n", "a.sh", "cannot be read", 2),
         ("source env.sh\nsglang serve", "a.sh", "env.sh", 1),
         ("#!/bin/bash\r\nsglang serve\r\n", "a.sh", "CR LF", 1),
         ("sglang serve --config /etc/x.yaml", "a.sh", "/etc/x.yaml", 1),

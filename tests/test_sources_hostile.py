@@ -24,10 +24,10 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
 )
 KEPT = "apiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sglang, serve, --tp, '8']}]}\n"
 REFUSED = (
-    ("ten megabytes of YAML", "a.yaml", b"a: 1\n" * 2_000_000, "MiB"),
-    ("ten megabytes of shell", "a.sh", b"echo a\n" * 1_500_000, "MiB"),
+    ("ten megabytes of YAML", "a.yaml", b"a: 1\n" * 2_000_000, "4,194,304 bytes"),
+    ("ten megabytes of shell", "a.sh", b"echo a\n" * 1_500_000, "4,194,304 bytes"),
     ("three megabytes of shell", "a.sh", b"echo a\n" * 400_000, "256 KiB"),
-    ("ten megabytes in one line", "a.sh", b"x" * 10_000_000, "MiB"),
+    ("ten megabytes in one line", "a.sh", b"x" * 10_000_000, "4,194,304 bytes"),
     ("too many values", "a.yaml", b"- a\n" * 900_000, "400,000"),
     ("deep YAML", "a.yaml", b"[" * 100_000, "100 deep|nesting depth"),
     ("deep blocks", "a.yaml", b"".join(b" " * i + b"a:\n" for i in range(300)), "100 deep"),

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import unified_diff
 
 import click
 
 from perilune.cli import output
-from perilune.cli.check import Checked, exit_code, findings_of
+from perilune.cli.check_inputs import Checked
+from perilune.cli.check_report import exit_code, findings_of
 from perilune.cli.check_view import print_placed
+from perilune.errors import UnusableInput
 from perilune.plan.rules import Finding
 from perilune.plan.server import Server
+from perilune.plan.sources.changes import Unplaceable, applied
+from perilune.plan.sources.correct import corrected
 from perilune.plan.sources.found import Reading, Word
-from perilune.plan.sources.judge import Judge
+from perilune.plan.sources.judge import Judge, Judged, Routers
 from perilune.plan.sources.read import read_source
 from perilune.plan.sources.rewrite import rewritten
-
-Routers = Sequence[Sequence[str]]
+from perilune.plan.sources.text import Text
 
 
 def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers) -> int:
     """Print corrected text, one input whole and several as a diff; what is left goes to standard error."""
     left: list[Finding] = []
-    several = sum(len(group) for group in groups) > 1
+    several = len({one.text.name for group in groups for one in group}) > 1
     for group in groups:
-        better = list(_corrected(group, judge, routers))
+        better = _fixed([_repaired(one, judge) for one in group], judge, routers)
         left += [finding for finding in findings_of(better, judge, routers) if finding.severity == "error"]
-        for before, after in zip(group, better, strict=True):
+        for before, after in {one.text.name: (one, new) for one, new in zip(group, better, strict=True)}.values():
             _print_diff(before, after) if several else _print_whole(after)
     if left:
         print_placed(left, err=True)
@@ -36,26 +39,55 @@ def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Rout
     return exit_code(left, strict=False)
 
 
-def _corrected(group: Sequence[Checked], judge: Judge, routers: Routers) -> Iterator[Checked]:
+def _repaired(one: Checked, judge: Judge) -> Checked:
+    """The input with the ends of its lines as their writer meant them, where it can still be read."""
+    repairs = [note.repair for note in one.reading.notes if note.repair is not None]
+    if not repairs:
+        return one
+    try:
+        return _read_again(one, applied(one.text, repairs), judge)
+    except (Unplaceable, UnusableInput):
+        return one
+
+
+def _fixed(group: Sequence[Checked], judge: Judge, routers: Routers) -> list[Checked]:
     own = [router for one in group for router in one.reading.routers]
-    wanted = iter(judge.corrected([server for one in group for server in one.servers], routers or own))
-    for one in group:
-        judged = {id(server.found): next(wanted) for server in one.servers}
-        servers = [judged.get(id(found), found.server) for found in one.reading.servers]
-        if one.text.name:
-            text, _ = rewritten(one.text, one.reading.servers, servers, read_source)
-            yield _judged(replace(one, text=text, reading=read_source(text)), judge)
-        else:
-            yield _judged(replace(one, reading=_alone(one.reading, servers[0])), judge)
+    judged = [server for one in group for server in one.servers]
+    wanted = corrected(judge, judged, routers or own)
+    better: dict[str, Checked] = {}
+    for name, one in {one.text.name: one for one in group}.items():
+        servers = [found.server for found in one.reading.servers]
+        for server, want in zip(judged, wanted, strict=True):
+            if server.text.name == name:
+                servers[server.number] = want
+        better[name] = _written(one, servers, judge)
+    return [_as_before(one, better[one.text.name]) for one in group]
 
 
-def _alone(reading: Reading, server: Server) -> Reading:
-    found = replace(reading.servers[0], server=server, words=tuple(Word(word) for word in server.argv))
-    return replace(reading, servers=(found,))
+def _written(one: Checked, servers: Sequence[Server], judge: Judge) -> Checked:
+    if not one.text.name:
+        found = replace(one.reading.servers[0], server=servers[0], words=tuple(Word(w) for w in servers[0].argv))
+        reading: Reading = replace(one.reading, servers=(found,))
+        return replace(one, reading=reading, servers=judge.servers(one.text, reading, []))
+    text, _ = rewritten(one.text, one.reading.servers, servers, lambda text: read_source(text, one.beside))
+    return _read_again(one, text, judge)
 
 
-def _judged(one: Checked, judge: Judge) -> Checked:
-    return replace(one, servers=judge.servers(one.text, one.reading, []))
+def _read_again(one: Checked, text: Text, judge: Judge) -> Checked:
+    reading = read_source(text, one.beside)
+    servers = judge.servers(reading.text or text, reading, [])
+    return replace(one, reading=reading, servers=_sides(one.servers, servers))
+
+
+def _as_before(one: Checked, better: Checked) -> Checked:
+    """The corrected input with the servers that this side of a pair takes from it."""
+    return replace(better, servers=_sides(one.servers, better.servers))
+
+
+def _sides(before: Sequence[Judged], after: Sequence[Judged]) -> list[Judged]:
+    was = {one.number: one for one in before}
+    known = (one for one in after if one.number in was)
+    return [replace(one, source=was[one.number].source, side=was[one.number].side) for one in known]
 
 
 def _print_whole(after: Checked) -> None:
@@ -67,7 +99,7 @@ def _print_whole(after: Checked) -> None:
 
 def _print_diff(before: Checked, after: Checked) -> None:
     name = before.text.name
-    old, new = (one.text.text.splitlines(keepends=True) for one in (before, after))
+    old, new = (text.text.splitlines(keepends=True) for text in (before.original, after.text))
     for line in unified_diff(old, new, f"a/{name}", f"b/{name}"):
         click.echo(line, nl=False)
         if not line.endswith("\n"):

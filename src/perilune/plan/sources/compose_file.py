@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import yaml
 
-from perilune.plan.sources.found import Found, Word
+from perilune.plan.sources.found import Word
 from perilune.plan.sources.inner import inner_script
-from perilune.plan.sources.launch import Surroundings, add_command, read_script
+from perilune.plan.sources.launch import Surroundings
 from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
-from perilune.plan.sources.pods import read_inner
+from perilune.plan.sources.pods import start_words
 from perilune.plan.sources.script import Script
-from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
+from perilune.plan.sources.ways import Choice
 from perilune.plan.sources.words import Scope, words_of
 
 
@@ -22,6 +22,9 @@ def read(text: Text, root: Node, outer: Surroundings) -> None:
     for key, service in pairs(get(root, "services")):
         around = outer.of("compose service", str(key.value), scalar(get(service, "image")))
         around.env, around.env_tail = _environment(text, get(service, "environment"))
+        around.way = _profiles(service)
+        around.host = "the host" if scalar(get(service, "network_mode")) == "host" else ""
+        around.gpus_visible = _gpus(service)
         parts: list[Node] = []
         words: list[Word] = []
         for name in ("entrypoint", "command"):
@@ -36,21 +39,27 @@ def read(text: Text, root: Node, outer: Surroundings) -> None:
                 words += split
         if not words:
             continue
-        inside = inner_script(Script(text, "", ()), words)
-        if inside is None:
-            span = (start_of(parts[0]), max(end_of(part) for part in parts))
-            first = len(outer.found)
-            add_command(Command(tuple(words), dict(around.env), *span), around, expands=False)
-            outer.found[first:] = [_expanded(found) for found in outer.found[first:]]
-        elif isinstance(parts[-1], yaml.ScalarNode) and words[-1].style == "item":
-            read_inner(text, parts, words, around)
-        else:
-            around.seen.append((start_of(parts[0]), end_of(parts[-1])))
-            read_script(inside[1], around)
+        span = (start_of(parts[0]), max(end_of(part) for part in parts))
+        if inner_script(Script(text, "", ()), words) is not None:
+            around.seen.append(span)
+        first = len(outer.found)
+        start_words(text, tuple(words), span, around)
+        outer.found[first:] = [replace(found, expands=True) for found in outer.found[first:]]  # the host's variables
 
 
-def _expanded(found: Found) -> Found:
-    return replace(found, expands=True)  # compose puts the host's variables in
+def _profiles(service: Node) -> dict[str, Choice]:
+    """The profiles that start a service: services of different ones are alternatives."""
+    names = frozenset(name for item in items(get(service, "profiles")) if (name := scalar(item)))
+    return {"profile": Choice(names)} if names else {}
+
+
+def _gpus(service: Node) -> int | None:
+    """How many GPUs are reserved for a service."""
+    for device in items(get(service, "deploy", "resources", "reservations", "devices")):
+        ids, count = items(get(device, "device_ids")), scalar(get(device, "count"))
+        if ids or (count or "").isdigit():
+            return len(ids) or int(count or 0) or None
+    return None
 
 
 def _split(script: Script) -> list[Word]:

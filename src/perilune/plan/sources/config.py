@@ -18,10 +18,21 @@ from perilune.plan.sources.text import Text
 
 
 def read(text: Text, root: Node, around: Surroundings) -> None:
-    """Add the server that a `--config` file describes."""
+    """Add the flags that a `--config` file holds, which may be all of a server's or some."""
     words = flags(text, root, around.notes)
     argv = tuple(word.text for word in words)
-    around.found.append(Found(Server(argv), "config file", text.line(start_of(root)), words=words))
+    around.found.append(Found(Server(argv, program=()), "config file", text.line(start_of(root)), words=words))
+
+
+def flags_of(text: Text, notes: list[Note]) -> tuple[Word, ...]:
+    """The words of a whole `--config` file, none of them with a place in the command's own text.
+
+    Raises UnusableInput where it is not one mapping of flags.
+    """
+    roots = documents(text)
+    if len(roots) > 1 or not all(isinstance(root, yaml.MappingNode) for root in roots):
+        raise UnusableInput("It is no mapping of flags.", where=text.name)
+    return tuple(Word(word.text) for root in roots for word in flags(text, root, notes))
 
 
 def flags(text: Text, root: Node, notes: list[Note], inside: Script | None = None) -> tuple[Word, ...]:

@@ -1,65 +1,103 @@
-"""Dockerfiles: ENTRYPOINT and CMD of the last stage, with its ENV."""
+"""Dockerfiles: what ENTRYPOINT and CMD of the last stage start, with ARG and ENV as the builder knows them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.found import Note, Reading, Word
 from perilune.plan.sources.inner import inner_script
-from perilune.plan.sources.launch import Surroundings, add_command, read_script
+from perilune.plan.sources.instructions import Instruction, instructions
+from perilune.plan.sources.launch import LAUNCHER, Surroundings, add_command, read_script
 from perilune.plan.sources.machines import platform_in
 from perilune.plan.sources.read import unreached
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
-from perilune.plan.sources.words import Scope, words_of
+from perilune.plan.sources.words import Piece, Scope, words_of
 
-_START = re.compile(r"[ \t]*([A-Za-z]+)[ \t]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _EXEC = re.compile(r"\[.*\]\s*", re.DOTALL)
+_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """One instruction and its arguments as a script whose characters are those of the file."""
+@dataclass
+class Stage:
+    """A stage as it is built: its image, the variables that stay in it, those of the build, and what it starts."""
 
-    name: str
-    script: Script
-    start: int
+    image: str | None = None
+    env: dict[str, Word] = field(default_factory=dict)
+    args: dict[str, Word] = field(default_factory=dict)
+    start: dict[str, Instruction] = field(default_factory=dict)
+    own: set[str] = field(default_factory=set)
+
+    def scope(self) -> Scope:
+        """What an instruction of the build can put in for a name: ENV before ARG."""
+        known = {**self.args, **self.env}
+        return Scope({name: Piece(word.text, _places(word), word.start, word.end) for name, word in known.items()})
 
 
-def read_dockerfile(text: Text) -> Reading:
+def read_dockerfile(text: Text, beside: Beside | None = None) -> Reading:
     """Read the server that an image starts."""
-    around = Surroundings(text, "Dockerfile")
-    env: dict[str, Word] = {}
-    start: dict[str, Instruction] = {}
-    for one in _instructions(text):
+    around = Surroundings(text, "Dockerfile", beside=beside, settled=False)
+    outside = Stage()  # ARG in front of the first FROM
+    stages: dict[str, Stage] = {}
+    stage = outside
+    for one in instructions(text):
         if one.name == "FROM":
-            words = [word for word in one.script.src.split() if not word.startswith("--")]
-            around.image, env, start = words[0] if words else None, {}, {}
+            stage = _from(one, outside, stages)
         elif one.name == "ENV":
-            env |= _variables(one)
+            stage.env |= _variables(one, stage.scope())
+        elif one.name == "ARG":
+            _declare(one, stage, outside)
         elif one.name in ("ENTRYPOINT", "CMD"):
-            start[one.name] = one
-            if one.name == "ENTRYPOINT":
-                start.pop("CMD", None)
-    around.env = env
-    _start(text, start, around)
+            stage.start[one.name] = one
+            stage.own.add(one.name)
+            if one.name == "ENTRYPOINT" and "CMD" not in stage.own:
+                stage.start.pop("CMD", None)  # that of the image below
+        for document in one.documents:
+            if LAUNCHER.search(document.src):
+                read_script(document, around.of("script in a Dockerfile", ""))
+    around.env, around.image = stage.env, stage.image
+    _start(text, stage, around)
     platform = platform_in(around.image or "")
     reading = around.reading("Dockerfile", platform)
     return reading.with_notes(*unreached(around))
 
 
-def _start(text: Text, start: dict[str, Instruction], around: Surroundings) -> None:
+def _from(one: Instruction, outside: Stage, stages: dict[str, Stage]) -> Stage:
+    words = [word.text for word in _words(one, outside.scope()) if not word.text.startswith("--")]
+    image = words[0] if words else None
+    below = stages.get((image or "").lower())
+    stage = Stage(image) if below is None else Stage(below.image, dict(below.env), start=dict(below.start))
+    if len(words) > 2 and words[1].upper() == "AS":
+        stages[words[2].lower()] = stage
+    return stage
+
+
+def _declare(one: Instruction, stage: Stage, outside: Stage) -> None:
+    """ARG: a default, or the one from in front of the first FROM; without either nothing is known."""
+    for word in _words(one, stage.scope()):
+        name, equals, value = word.text.partition("=")
+        if equals:
+            places = word.places[len(name) + 1 :]
+            whole = bool(places) and places == tuple(range(places[0], places[0] + len(places)))
+            start, end = (places[0], places[-1] + 1) if whole else (None, 0)
+            stage.args[name] = Word(value, places[0] if places else word.at, start, end, places=places)
+        elif name in outside.args:
+            stage.args[name] = outside.args[name]
+
+
+def _start(text: Text, stage: Stage, around: Surroundings) -> None:
     listed: list[Word] = []
-    for one in (start[name] for name in ("ENTRYPOINT", "CMD") if name in start):
+    for one in (stage.start[name] for name in ("ENTRYPOINT", "CMD") if name in stage.start):
         words = _json_words(one)
         if words is None:  # a shell starts it, and takes no CMD after an ENTRYPOINT
             if not listed:
                 read_script(one.script, around)
+                _build_only(text, one, stage, around)
             elif one.script.src.strip():
                 around.notes.append(Note("A CMD in shell form is not what ENTRYPOINT expects.", text.line(one.start)))
             return
@@ -71,75 +109,86 @@ def _start(text: Text, start: dict[str, Instruction], around: Surroundings) -> N
     first = listed[0].at or 0
     if inside is not None:
         read_script(inside[1], around)
+        _build_only(text, next(iter(stage.start.values())), stage, around)
     else:
         add_command(Command(tuple(listed), dict(around.env), first, last), around, expands=False)
 
 
-def _instructions(text: Text) -> Iterator[Instruction]:
-    position, source = 0, text.text
-    while position < len(source):
-        end = _line_end(source, position)
-        line = source[position:end]
-        if not line.strip() or line.lstrip().startswith("#"):
-            position = end + 1
-            continue
-        pieces = [(position, line)]
-        while pieces[-1][1].rstrip().endswith("\\") and end < len(source):
-            following = end + 1
-            end = _line_end(source, following)
-            line = source[following:end]
-            comment = line.lstrip().startswith("#") or not line.strip()
-            pieces.append((following, " " * max(len(line) - 1, 0) + "\\" if comment else line))
-        whole = "\n".join(piece for _, piece in pieces)
-        match = _START.match(whole)
-        if match:
-            at = position + match.end()
-            yield Instruction(match[1].upper(), Script(text, whole[match.end() :], range(at, at + len(whole))), at)
-        position = end + 1
-
-
-def _line_end(source: str, position: int) -> int:
-    end = source.find("\n", position)
-    return len(source) if end < 0 else end
+def _build_only(text: Text, one: Instruction, stage: Stage, around: Surroundings) -> None:
+    """Names that only the build knows, where a shell looks for them when the container runs."""
+    asked = dict.fromkeys(_NAME.findall(one.script.src))
+    for name in asked if around.found else ():
+        if name in stage.args and name not in stage.env:
+            message = f"{name} is set while the image is built only: when it runs, ${name} is empty unless it is given."
+            fix = f"Write ENV {name}=${name} below the ARG."
+            around.notes.append(Note(message, text.line(one.start), fix, "docker-arg"))
 
 
 def _json_words(one: Instruction) -> list[Word] | None:
-    """The words of the exec form; None for the shell form."""
-    flat = one.script.src.replace("\\\r\n", "   ").replace("\\\n", "  ")
-    if not _EXEC.fullmatch(flat):
+    """The words of the exec form, in which nothing is expanded; None for the shell form."""
+    source = one.script.src.strip()
+    if not _EXEC.fullmatch(source):
         return None
     try:
-        listed = json.loads(flat)
-    except ValueError:
+        listed = json.loads(source)
+    except (ValueError, RecursionError):
         return None
-    matches = list(_STRING.finditer(flat))
+    matches = list(_STRING.finditer(one.script.src))
     if not all(isinstance(item, str) for item in listed) or len(matches) != len(listed):
         return None
     words = []
     for item, match in zip(listed, matches, strict=True):
-        at = one.script.offset(match.start())
         plain = match.group()[1:-1] == item
-        places = tuple(range(at + 1, at + 1 + len(item))) if plain else ()
-        words.append(Word(item, at, at, at + len(match.group()), "json", places))
+        inner = range(match.start() + 1, match.end() - 1)
+        places = tuple(one.script.offset(index) for index in inner) if plain else ()
+        at, last = one.script.offset(match.start()), one.script.offset(match.end() - 1)
+        words.append(Word(item, at, at, last + 1, "json", places))
     return words
 
 
-def _variables(one: Instruction) -> dict[str, Word]:
-    script = one.script
-    if "=" not in script.src.split()[0] if script.src.split() else True:
-        name, _, value = script.src.strip().partition(" ")
-        index = script.src.find(value) if value else 0
-        at = script.offset(index)
-        return {name: Word(value.strip(), at, at, at + len(value.strip()))} if name else {}
+def _variables(one: Instruction, scope: Scope) -> dict[str, Word]:
+    """What ENV sets; every value is put together from what was known before the instruction."""
+    first = one.script.src.split(None, 1)[:1]
+    if not first:
+        return {}
+    if "=" not in first[0]:
+        name = first[0]
+        start = one.script.src.index(name) + len(name)
+        while start < len(one.script.src) and one.script.src[start].isspace():
+            start += 1
+        script = Script(one.script.text, one.script.src[start:].rstrip(), one.script.at[start:])
+        words = words_of(script, _arguments(script), scope)
+        whole = " ".join(word.text for word in words)
+        single = words[0] if len(words) == 1 else Word(whole, script.offset(0))
+        return {name: replace(single, style="shell")}
     found: dict[str, Word] = {}
-    scope = Scope()
-    root = script.parse()
-    stack = list(root.named_children)
+    stack = list(one.script.parse().named_children)
     for node in stack:
         if node.type in ("variable_assignments", "command"):
             stack.extend(node.named_children)
         if node.type == "variable_assignment" and (target := node.child_by_field_name("name")):
-            value_node = node.child_by_field_name("value")
-            words = words_of(script, [value_node], scope) if value_node else [Word("")]
-            found[script.of(target)] = replace(words[0]) if words else Word("")
+            value = node.child_by_field_name("value")
+            words = words_of(one.script, [value], scope) if value else []
+            found[one.script.of(target)] = words[0] if words else Word("")
     return found
+
+
+def _words(one: Instruction, scope: Scope) -> list[Word]:
+    """The words of an instruction, its variables in."""
+    return words_of(one.script, _arguments(one.script), scope)
+
+
+def _arguments(script: Script) -> list:  # type: ignore[type-arg]
+    found = []
+    stack = list(script.parse().named_children)
+    while stack:
+        node = stack.pop(0)
+        if node.type in ("command", "command_name", "variable_assignments"):
+            stack[:0] = node.named_children
+        else:
+            found.append(node)
+    return found
+
+
+def _places(word: Word) -> tuple[int, ...]:
+    return word.places if len(word.places) == len(word.text) else (word.at or 0,) * len(word.text)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import yaml
 
 from perilune.facts.flags import options
 from perilune.plan.sources import compose_file, config, pods, recipe
+from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.found import Reading
 from perilune.plan.sources.launch import Surroundings
 from perilune.plan.sources.machines import platform_in
 from perilune.plan.sources.nodes import Node, documents, get, pairs, scalar
 from perilune.plan.sources.read import unreached
 from perilune.plan.sources.text import NoServer, Text
+from perilune.plan.sources.ways import Choice
 
+_ROLES = frozenset({"prefill", "decode"})
 _LABELS = frozenset(
     {
         "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name", "gpu_type",
@@ -23,10 +28,11 @@ _LABELS = frozenset(
 )  # fmt: skip
 
 
-def read_documents(text: Text) -> Reading:
+def read_documents(text: Text, beside: Beside | None = None) -> Reading:
     """Read every document of a YAML file; raises UnusableInput where it is no YAML or none of those."""
     roots = documents(text)
-    around = Surroundings(text, "YAML file")
+    around = Surroundings(text, "YAML file", beside=beside)
+    fleets = fleets_of([scalar(get(root, "metadata", "name")) or "" for root in roots])
     kinds: list[str] = []
     around.configs = {name: words for root in roots for name, words in config.in_config_map(text, root, around)}
     for root in roots:
@@ -38,7 +44,9 @@ def read_documents(text: Text) -> Reading:
         elif kind == "config file":
             config.read(text, root, around)
         elif kind:
-            pods.read(text, root, around.of(kind, scalar(get(root, "metadata", "name")) or ""))
+            name = scalar(get(root, "metadata", "name")) or ""
+            way = _apart(root, kind, name, fleets)
+            pods.read(text, root, replace(around.of(kind, name), way=way))
         kinds += [kind] if kind else []
     if not kinds:
         raise NoServer(
@@ -48,7 +56,33 @@ def read_documents(text: Text) -> Reading:
         )
     platform = platform_in(*(value for root in roots for value in _labels(root)))
     reading = around.reading(kinds[0], platform)
-    return reading.with_notes(*unreached(around))
+    return reading.with_notes(*unreached(around, unread=False))
+
+
+def _apart(root: Node, kind: str, name: str, fleets: Mapping[str, str]) -> dict[str, Choice]:
+    """What sets a manifest apart from others: its namespace, its graph, and a name that is a pair's alone."""
+    namespace = scalar(get(root, "metadata", "namespace"))
+    graph = name if kind == "DynamoGraphDeployment" else ""
+    given = {"namespace": namespace, "graph": graph, "fleet": fleets.get(name)}
+    return {subject: Choice(frozenset({value})) for subject, value in given.items() if value}
+
+
+def fleets_of(names: Sequence[str]) -> dict[str, str]:
+    """Which names are of one prefill and decode pair, where a file holds several pairs.
+
+    A pair's names are the same but for the role in them. Other names may go with any.
+    """
+    stems: dict[str, dict[str, set[str]]] = {}
+    for name in names:
+        parts = re.split(r"[-_.]", name.lower())
+        roles = {part for part in parts if part in _ROLES}
+        if len(roles) == 1:
+            stem = "-".join(part for part in parts if part not in _ROLES)
+            stems.setdefault(stem, {}).setdefault(roles.pop(), set()).add(name)
+    pairs = {stem: of for stem, of in stems.items() if len(of) == len(_ROLES)}
+    if len(pairs) < 2:
+        return {}
+    return {name: stem or "-" for stem, of in pairs.items() for found in of.values() for name in found}
 
 
 def _kind(root: Node) -> str:

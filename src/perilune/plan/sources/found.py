@@ -9,6 +9,9 @@ from typing import Literal
 from perilune.plan.commandline.occurrences import find_option
 from perilune.plan.rules.finding import Severity
 from perilune.plan.server import Server
+from perilune.plan.sources.changes import Change
+from perilune.plan.sources.text import Text
+from perilune.plan.sources.ways import Way
 
 Style = Literal["shell", "item", "entry", "json"]
 
@@ -19,7 +22,8 @@ class Word:
 
     `start` is None where the word is put together from several places, `at` too where it stands nowhere.
     `style` is how it is written: in a shell, as an item or the value of an entry in YAML, in a JSON list.
-    `places` has every character's place where the word is more than its plain text.
+    `places` has every character's place where the word is more than its plain text; `sure` says that the run
+    will find this text, not only where nothing else was given.
     """
 
     text: str
@@ -28,6 +32,7 @@ class Word:
     end: int = 0
     style: Style = "shell"
     places: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    sure: bool = field(default=True, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,13 @@ class Found:
     starts. `words` are those of `server.argv`, in order, `head` the word before them, and `env` the values of
     its variables. `opening` is where a variable could be put in front of a shell command, `env_tail` the last
     entry of a list of variables. `expands` says that a shell reads the command first.
+
+    `way` is what the branches that lead here take for granted, so that servers of ways that exclude each other are
+    never taken to run together; `unlikely` marks one that stands behind a test or an end that the script itself
+    decides otherwise. `unread` names a `--config` file whose flags are not known, `platform` what the text says of
+    this server alone, and `composed` that Perilune wrote the command, so that its placeholders are to be filled in.
+    `gpus_visible`, `group_size` and `host` are what the rules know by those names; `background` says that the shell
+    does not wait for the server. `first` to `last` are the characters of the command where it stands in one place.
     """
 
     server: Server
@@ -51,6 +63,17 @@ class Found:
     env_tail: Word | None = None
     image: str | None = None
     expands: bool = False
+    way: Way = field(default_factory=dict)
+    unlikely: bool = False
+    unread: str = ""
+    platform: str | None = None
+    composed: bool = False
+    gpus_visible: int | None = None
+    group_size: int | None = None
+    host: str = ""
+    background: bool = False
+    first: int = 0
+    last: int = -1
 
     def place_of(self, name: str) -> int | None:
         """The first character of a flag or of a variable's value; None where it is not written in the file."""
@@ -65,24 +88,34 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the form of a file says: by default what was not checked, else a defect of its own with an `id`."""
+    """What the form of a file says: by default what was not checked, else a defect of its own with an `id`.
+
+    `unread` marks a server that stands there and was not judged, so that nothing said of the file is complete.
+    `repair` makes of the text what its writer saw in it.
+    """
 
     message: str
     line: int
     fix: str = ""
     id: str = "not-checked"
     severity: Severity = "advice"
+    unread: bool = False
+    repair: Change | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything a file says: its servers and routers, what could not be read, and the platform when it is certain."""
+    """Everything a file says: its servers and routers, what could not be read, and the platform when it is certain.
+
+    `text` is what was read; the file's own but for characters that only look like those of a command.
+    """
 
     kind: str
     servers: tuple[Found, ...] = ()
     notes: tuple[Note, ...] = ()
     platform: str | None = None
     routers: tuple[tuple[str, ...], ...] = ()
+    text: Text | None = None
 
     def with_notes(self, *notes: Note) -> Reading:
         """The same with more to say, each thing once and in the order of the lines."""

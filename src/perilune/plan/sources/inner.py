@@ -8,15 +8,19 @@ from pathlib import PurePosixPath
 from perilune.plan.sources.found import Word
 from perilune.plan.sources.script import Script
 
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
-_REMOTE = frozenset({"ssh", "tmux", "screen"})
+SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+REMOTE = frozenset({"ssh", "tmux", "screen"})
+_ELSEWHERE = frozenset(
+    {"srun", "sbatch", "salloc", "mpirun", "mpiexec", "kubectl", "pdsh", "pssh", "parallel-ssh", "ansible"}
+)
+_SSH_VALUES = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw")
 
 
 def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...], Script] | None:
     """The text that `bash -c`, `eval` or `ssh` is given, and what stands before; None for other commands."""
     for index, word in enumerate(words):
         name = PurePosixPath(word.text.removeprefix("--entrypoint=")).name
-        if name in _SHELLS and index + 2 < len(words):
+        if name in SHELLS and index + 2 < len(words):
             switch = next((i for i in range(index + 1, len(words) - 1) if _takes_text(words[i].text)), None)
             if switch is None:
                 continue
@@ -25,7 +29,7 @@ def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...
                 return _started(words[:entrypoint], words[index + 1 : switch]), _quoted(script, words[switch + 1])
             if all(w.text.startswith("-") for w in words[index + 1 : switch]):
                 return _started(words[:index]), _quoted(script, words[switch + 1])
-        if index == 0 and (name == "eval" or name in _REMOTE):
+        if index == 0 and (name == "eval" or name in REMOTE):
             inside = next((w for w in reversed(words) if " " in w.text), None)
             if inside is not None:
                 return (), _quoted(script, inside)
@@ -45,3 +49,18 @@ def _quoted(script: Script, word: Word) -> Script:
     """A word's text as a script of its own, each character with its place in the file."""
     places = word.places if len(word.places) == len(word.text) else (word.at or 0,) * len(word.text)
     return Script(script.text, word.text, places)
+
+
+def machine_of(words: Sequence[Word]) -> str | None:
+    """The machine that a command starts others on: None for this one, empty where it is not known."""
+    texts = [word.text for word in words]
+    names = [PurePosixPath(text).name for text in texts]
+    if "ssh" not in names:
+        return "" if _ELSEWHERE.intersection(names) else None
+    rest = iter(texts[names.index("ssh") + 1 :])
+    for text in rest:
+        if text in _SSH_VALUES:
+            next(rest, None)
+        elif not text.startswith("-"):
+            return "" if "$" in text or "<" in text else text.rpartition("@")[2]
+    return ""

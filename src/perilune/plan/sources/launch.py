@@ -11,12 +11,18 @@ from perilune.errors import UnusableInput
 from perilune.plan.commandline.form import assignment, container_tool, read_form
 from perilune.plan.commandline.words import MAX_WORDS
 from perilune.plan.server import Server
+from perilune.plan.sources.beside import Beside, with_config
 from perilune.plan.sources.found import Found, Note, Reading, Word
+from perilune.plan.sources.inner import machine_of
+from perilune.plan.sources.machines import ContainerRun, nodes_of_step, runs_container
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command, Walk
 from perilune.plan.sources.text import Text
+from perilune.plan.sources.ways import Way, either
 from perilune.plan.sources.words import Piece, Scope
 
+HERE = "\0here"  # the machine that the script runs on, until its other servers are known
+SCRIPTS = frozenset({"command", "shell script", "sbatch script"})
 LAUNCHER = re.compile(r"\bsglang\s+serve\b|\bsglang\.(?:launch_server|cli\.main)\b|\bdynamo\.sglang\b")
 _VARIABLE = re.compile(r"\$\{?\w+\}?")
 _ROUTERS = frozenset({"sglang-router", "smg"})
@@ -30,7 +36,9 @@ class Surroundings:
     """What a document adds to the commands in it, and what was found so far.
 
     `given` are variables that only the document's own text can use (the size of a group of pods); `configs`
-    the `--config` files that the document itself holds, as flags, by name.
+    the `--config` files that the document itself holds, as flags, by name, and `beside` finds others. `host`,
+    `gpus_visible`, `group_size` and `way` are those of every server in the part. `settled` says that nobody can
+    give the variables another value at the start.
     """
 
     text: Text
@@ -41,6 +49,12 @@ class Surroundings:
     env_tail: Word | None = None
     given: Mapping[str, Word] = field(default_factory=dict)
     configs: Mapping[str, tuple[Word, ...]] = field(default_factory=dict)
+    beside: Beside | None = None
+    host: str = ""
+    gpus_visible: int | None = None
+    group_size: int | None = None
+    way: Way = field(default_factory=dict)
+    settled: bool = True
     found: list[Found] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     routers: list[tuple[str, ...]] = field(default_factory=list)
@@ -48,7 +62,8 @@ class Surroundings:
 
     def reading(self, kind: str, platform: str | None) -> Reading:
         """Everything found so far."""
-        return Reading(kind, tuple(self.found), tuple(self.notes), platform, tuple(dict.fromkeys(self.routers)))
+        routers = tuple(dict.fromkeys(self.routers))
+        return Reading(kind, tuple(self.found), tuple(self.notes), platform, routers, self.text)
 
     def of(self, kind: str, name: str, image: str | None = None) -> Surroundings:
         """The same document with another part of it around the commands."""
@@ -60,21 +75,40 @@ def read_script(script: Script, around: Surroundings) -> None:
     first = len(around.found)
     scope = Scope()
     for name, word in around.env.items():
-        scope.variables[name] = Piece(word.text, _places(word), word.start, word.end)
+        scope.variables[name] = Piece(word.text, _places(word), word.start, word.end, around.settled)
         scope.exported[name] = None
     scope.variables |= {name: Piece(word.text, (), None) for name, word in around.given.items()}
-    walk = Walk(script, lambda command: add_command(command, around, expands=True), around.notes)
+    walk = Walk(script, lambda command: add_command(command, around, expands=True), around.notes, around.seen)
     walk.run(scope)
-    around.found[first:] = list(_distinct(around.found[first:]))
+    around.found[first:] = list(on_machines(_distinct(around.found[first:]), around.text.name))
 
 
-def _distinct(found: Sequence[Found]) -> Iterator[Found]:
-    seen = set()
+def _distinct(found: Sequence[Found]) -> list[Found]:
+    """Each server of a line once; those of ways that the script itself decides against only where no other is."""
+    kept: dict[tuple[Server, int], Found] = {}
+    likely = {one.line for one in found if not one.unlikely}
     for one in found:
+        if one.unlikely and one.line in likely:
+            continue
         key = (one.server, one.line)
-        if key not in seen:
-            seen.add(key)
+        known = kept.get(key)
+        kept[key] = one if known is None else replace(known, way=either(known.way, one.way))
+    return list(kept.values())
+
+
+def on_machines(found: Sequence[Found], name: str) -> Iterator[Found]:
+    """The servers with the machine of the script for those that run on it side by side.
+
+    A list of commands that each keep the next one waiting is meant for several machines.
+    """
+    side_by_side = any(one.background for one in found if one.host == HERE)
+    waited = {one.line for one in found if one.host == HERE and not one.background}
+    for one in found:
+        if one.host != HERE:
             yield one
+        else:
+            shares = side_by_side and (one.background or len(waited) == 1)
+            yield replace(one, host=f"the machine of {name or 'the command'}" if shares else "")
 
 
 def _places(word: Word) -> tuple[int, ...]:
@@ -102,11 +136,26 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
     line = around.text.line(head.at if head is not None and head.at is not None else command.first)
     env = {**command.env, **_wrapper_env(command.words), **command.inside}
     image = server.image or around.image
+    container = runs_container(server.wrapper)
     found = Found(
         server, around.kind, line, around.name, words, head, env,
         command.first if expands else None, around.env_tail, image, expands=expands,
+        way={**around.way, **command.way}, unlikely=command.unlikely,
+        gpus_visible=container.gpus if container and container.gpus else around.gpus_visible,
+        group_size=nodes_of_step(server.wrapper) or around.group_size,
+        host=_host(command, server, around, container),
+        background=command.background or (container is not None and container.detached),
+        first=command.first, last=command.last,
     )  # fmt: skip
     around.found.append(with_config(found, around))
+
+
+def _host(command: Command, server: Server, around: Surroundings, container: ContainerRun | None) -> str:
+    if around.host or (container is not None and not container.shares_network):
+        return around.host
+    outside = machine_of([Word(word) for word in server.wrapper]) if command.machine is None else command.machine
+    alone = container is None and around.kind not in SCRIPTS
+    return HERE if outside is None and not alone else outside or ""
 
 
 def _router(texts: Sequence[str]) -> tuple[str, ...] | None:
@@ -178,20 +227,3 @@ def _wrapper_env(words: Sequence[Word]) -> dict[str, Word]:
                 places[-1] + 1 if places else 0, word.style, places,
             )  # fmt: skip
     return found
-
-
-def with_config(found: Found, around: Surroundings) -> Found:
-    """The server with the flags of its `--config` file in front, where the document holds that file."""
-    argv = found.server.argv
-    places = [index for index, word in enumerate(argv) if word == "--config" and index + 1 < len(argv)]
-    if not places:
-        return found
-    at = places[0]
-    inside = around.configs.get(PurePosixPath(argv[at + 1]).name)
-    if inside is None:
-        message = f"The flags in {argv[at + 1][:80]} are not known here, so they are not checked."
-        line = around.text.line(found.words[at].at or 0)
-        around.notes.append(Note(message, line, "Check that file as well."))
-    words = (*(inside or ()), *found.words[:at], *found.words[at + 2 :])
-    server = replace(found.server, argv=tuple(word.text for word in words))
-    return replace(found, server=server, words=words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import yaml
@@ -18,16 +18,34 @@ from perilune.plan.sources.text import Text
 
 _TEMPLATES = {"leaderTemplate": "leader", "workerTemplate": "worker"}
 _PARTS = ("podTemplate", "leaderWorkerPattern", "standalonePattern", "spec")
-_GIVEN = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
+_GIVEN = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
+_ACCELERATOR = re.compile(r"^(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|huawei\.com/ascend.*)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container and what its manifest says of it: the role, and over how many nodes an operator spreads it."""
+    """A container and what its manifest says of it: the role, the nodes that an
+    operator spreads it over, the GPUs of each, and where its pod stands.
+    """
 
     node: Node
     role: str
     nodes: int
+    gpus: int | None
+    pod: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The nodes of a service and the GPUs on each, as an operator's own fields around the container say."""
+
+    nodes: int = 1
+    gpus: int | None = None
+
+    def of(self, node: Node) -> Shape:
+        """The same inside another node."""
+        nodes = _whole(scalar(get(node, "multinode", "nodeCount")))
+        return Shape(nodes or self.nodes, _whole(scalar(get(node, "resources", "limits", "gpu"))) or self.gpus)
 
 
 def read(text: Text, root: Node, around: Surroundings) -> None:
@@ -36,49 +54,51 @@ def read(text: Text, root: Node, around: Surroundings) -> None:
         for key, value in pairs(get(root, "data")):
             if isinstance(value, yaml.ScalarNode) and LAUNCHER.search(value.value):
                 read_script(script_of(text, value), around.of("script in a ConfigMap", str(key.value)))
-    for container in _containers(root, around.name, 1, set()):
-        _read_container(text, container, replace(around, given=_group(container, root)))
-
-
-def _group(container: Container, root: Node) -> dict[str, Word]:
-    """What the pods of a LeaderWorkerSet are told of their group."""
     size = scalar(get(root, "spec", "leaderWorkerTemplate", "size"))
+    for container in _containers(root, around.name, Shape(), set()):
+        nodes = container.nodes if container.nodes > 1 else _whole(size)
+        host = f"the pod {container.role or around.name or around.kind} (line {text.line(container.pod)})"
+        part = replace(around, given=_group(container, size), group_size=nodes, host=host)
+        _read_container(text, container, part)
+
+
+def _group(container: Container, size: str | None) -> dict[str, Word]:
+    """What the pods of a LeaderWorkerSet are told of their group."""
     if size is None:
         return {}
-    leads = container.role.endswith(" leader")
+    leads = container.role.split()[-1:] == ["leader"]
     return {"LWS_GROUP_SIZE": Word(size)} | ({"LWS_WORKER_INDEX": Word("0")} if leads else {})
 
 
-def _containers(node: Node, role: str, nodes: int, seen: set[int]) -> Iterator[Container]:
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"[1-9]\d{0,3}", text) else None
+
+
+def _containers(node: Node, role: str, shape: Shape, seen: set[int]) -> Iterator[Container]:
     if id(node) in seen:
         return
     seen.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            yield from _containers(item, _part(item, role), _nodes(item, nodes), seen)
+            yield from _containers(item, _part(item, role), shape.of(item), seen)
         return
     for key, value in pairs(node):
         if key.value == "containers":
             for item in items(value):
-                yield Container(item, role, nodes)
+                yield Container(item, role, shape.nodes, shape.gpus, start_of(key))
         elif key.value == "mainContainer":
-            yield Container(value, role, nodes)
+            yield Container(value, role, shape.nodes, shape.gpus, start_of(key))
         elif isinstance(value, yaml.CollectionNode):
             inner = _joined(role, _TEMPLATES[key.value]) if key.value in _TEMPLATES else role
             if get(value, "componentType") is not None or get(value, "extraPodSpec") is not None:
                 inner = key.value  # services of a DynamoGraphDeployment
-            yield from _containers(value, inner, _nodes(value, nodes), seen)
+            yield from _containers(value, inner, shape.of(value), seen)
 
 
 def _part(item: Node, role: str) -> str:
     """The name of a component or role in a list of them."""
     name = scalar(get(item, "name"))
     return name if name and any(get(item, key) is not None for key in _PARTS) else role
-
-
-def _nodes(node: Node, otherwise: int) -> int:
-    count = scalar(get(node, "multinode", "nodeCount")) or ""
-    return int(count) if re.fullmatch(r"[1-9]\d{0,3}", count) else otherwise
 
 
 def _joined(name: str, part: str) -> str:
@@ -89,17 +109,14 @@ def _read_container(text: Text, container: Container, outer: Surroundings) -> No
     node = container.node
     around = outer.of(outer.kind, container.role, scalar(get(node, "image")))
     around.env, around.env_tail = _env(text, node)
+    around.gpus_visible = _gpus(node) or container.gpus
     parts = [item for key in ("command", "args") for item in items(get(node, key))]
-    words = tuple(_given(word, around) for item in parts if (word := word_of(text, item)) is not None)
+    words = tuple(given(word, around) for item in parts if (word := word_of(text, item)) is not None)
     if not words or len(words) != len(parts):
         return
     before = len(around.found)
-    inside = inner_script(Script(text, "", ()), words)
-    if inside is not None:
-        read_inner(text, parts, words, around)
-    else:
-        last = end_of(parts[-1])
-        add_command(Command(words, dict(around.env), start_of(parts[0]), last), around, expands=False)
+    span = (start_of(parts[0]), end_of(parts[-1]))
+    start_words(text, words, span, around)
     if len(around.found) == before:
         return
     for place in items(get(node, "envFrom"))[:1]:
@@ -109,11 +126,30 @@ def _read_container(text: Text, container: Container, outer: Surroundings) -> No
         around.found[before:] = [_spread(found, container.nodes) for found in around.found[before:]]
 
 
-def read_inner(text: Text, parts: Sequence[Node], words: Sequence[Word], around: Surroundings) -> None:
-    """Add what `sh -c TEXT` starts, where TEXT is one of the items of a list."""
-    for item, word in zip(parts, words, strict=True):
-        if isinstance(item, yaml.ScalarNode) and len(word.text.split()) > 1:
-            read_script(script_of(text, item), around)
+def start_words(text: Text, words: tuple[Word, ...], span: tuple[int, int], around: Surroundings) -> None:
+    """Add what a list of words starts, itself or through the shell in it; say what stands there and is not read."""
+    before, passed = len(around.found), len(around.seen)
+    inside = inner_script(Script(text, "", ()), words)
+    if inside is not None:
+        read_script(inside[1], around)
+    else:
+        add_command(Command(words, dict(around.env), *span), around, expands=False)
+    if len(around.found) > before or len(around.seen) > passed:
+        return
+    for word in words:
+        if (match := LAUNCHER.search(word.text)) is not None:
+            said = f"`{' '.join(match.group().split())}` stands here in a form that cannot be read: it is not checked."
+            around.notes.append(Note(said, text.line(word.at or span[0]), unread=True))
+            around.seen.append(span)
+            return
+
+
+def _gpus(node: Node) -> int | None:
+    """How many accelerators a container may use."""
+    for key, value in [*pairs(get(node, "resources", "limits")), *pairs(get(node, "resources", "requests"))]:
+        if _ACCELERATOR.search(str(key.value)) and (count := _whole(scalar(value))) is not None:
+            return count
+    return None
 
 
 def _spread(found: Found, nodes: int) -> Found:
@@ -139,13 +175,33 @@ def _env(text: Text, node: Node) -> tuple[dict[str, Word], Word | None]:
     return found, tail
 
 
-def _given(word: Word, around: Surroundings) -> Word:
-    """An item with the `$(NAME)` that Kubernetes replaces from the container's own variables."""
+def given(word: Word, around: Surroundings) -> Word:
+    """An item with the `$(NAME)` that the kubelet replaces from the container's own variables, before any shell.
+
+    `$$` is the text `$`; a name that is not known stays.
+    """
+    if "$" not in word.text:
+        return word
     known = {**around.env, **around.given}
     whole = _GIVEN.fullmatch(word.text)
     if whole and whole[1] in around.env and whole[1] not in around.given:
         return replace(around.env[whole[1]], style="entry")
-    text = _GIVEN.sub(lambda m: known[m[1]].text if m[1] in known else m[0], word.text)
-    if text == word.text:
+    own = len(word.places) == len(word.text)
+    text, places, at = "", list[int](), 0
+    for match in _GIVEN.finditer(word.text):
+        put = known.get(match[1] or "")
+        if match[1] is not None and (put is None or put.text == match.group()):
+            continue
+        if put is None:  # $$
+            put = Word("$")
+        here = word.places[match.start()] if own else word.at or 0
+        same = len(put.places) == len(put.text)
+        where = put.places if same else (here,) * len(put.text)
+        text += word.text[at : match.start()] + put.text
+        places += [*word.places[at : match.start()], *where] if own else []
+        at = match.end()
+    if at == 0:
         return word
-    return replace(word, text=text, start=word.start if whole else None, places=())
+    text += word.text[at:]
+    places += word.places[at:] if own else ()
+    return replace(word, text=text, start=None if len(text.split()) > 1 else word.start, places=tuple(places))

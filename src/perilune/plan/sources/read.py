@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
 
-from perilune.plan.sources.found import Note, Reading
+from perilune.plan.sources.beside import Beside
+from perilune.plan.sources.composed import composed
+from perilune.plan.sources.found import Found, Note, Reading
 from perilune.plan.sources.launch import LAUNCHER, Surroundings, read_script
+from perilune.plan.sources.machines import nodes_asked
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.text import Text, read_text
+from perilune.plan.sources.typography import as_meant
 
 _YAML_NAME = re.compile(r"\.(ya?ml|json)$", re.IGNORECASE)
 _DOCKER_NAME = re.compile(r"^(dockerfile|containerfile)(\..*)?$|\.(dockerfile|containerfile)$", re.IGNORECASE)
 _SHELL_NAME = re.compile(r"\.(sh|bash|sbatch|slurm|env|txt)$", re.IGNORECASE)
 _YAML_START = re.compile(r"(?:---|\{|\[|[\w.\"'-]+:(?:\s|$))")
+_ALONE = "Check that command alone: perilune check -- ..."
 _DOCKER_START = re.compile(r"FROM\s", re.IGNORECASE)
 
 
@@ -22,28 +29,49 @@ def read_file(path: Path) -> Reading:
     return read_source(read_text(path))
 
 
-def read_source(text: Text) -> Reading:
-    """Read text by its name, else by how it starts; raises UnusableInput where it cannot be read."""
+def read_source(text: Text, beside: Beside | None = None) -> Reading:
+    """Read text by its name, else by how it starts; raises UnusableInput where it cannot be read.
+
+    `beside` finds the `--config` files that commands name. Characters that only look like those of a command are
+    read as what they were meant for, and said.
+    """
+    reading = as_meant(text, lambda text: _read(text, beside))
+    return composed(reading)
+
+
+def _read(text: Text, beside: Beside | None) -> Reading:
     form = _form(text)
     if form == "yaml":
         from perilune.plan.sources.documents import read_documents
 
-        return read_documents(text)
+        return read_documents(text, beside)
     if form == "docker":
         from perilune.plan.sources.dockerfile import read_dockerfile
 
-        return read_dockerfile(text)
-    return read_shell(text)
+        return read_dockerfile(text, beside)
+    return _read_shell(text, beside)
 
 
 def read_shell(text: Text) -> Reading:
-    """Read a script, an sbatch file or a pasted command."""
+    """Read a pasted command."""
+    return composed(as_meant(text, lambda text: _read_shell(text, None)))
+
+
+def _read_shell(text: Text, beside: Beside | None) -> Reading:
     batch = bool(re.search(r"^#SBATCH\b", text.text, re.MULTILINE))
     kind = "sbatch script" if batch else "shell script" if text.text.startswith("#!") else "command"
-    around = Surroundings(text, kind)
+    around = Surroundings(text, kind, beside=beside)
     read_script(Script(text, text.text, range(len(text.text))), around)
     reading = around.reading(kind, _slurm_platform(text.text) if batch else None)
+    reading = replace(reading, servers=_in_job(text, reading.servers) if batch else reading.servers)
     return reading.with_notes(*carriage_returns(text), *unreached(around))
+
+
+def _in_job(text: Text, servers: Sequence[Found]) -> tuple[Found, ...]:
+    """The servers of a job: its nodes are those of a server that is alone in it."""
+    asked = [word for line in re.findall(r"^#SBATCH[ \t]+([^#\n]*)", text.text, re.MULTILINE) for word in line.split()]
+    nodes = nodes_asked(asked) if len({one.line for one in servers}) == 1 else None
+    return tuple(one if one.group_size else replace(one, group_size=nodes) for one in servers)
 
 
 def carriage_returns(text: Text) -> list[Note]:
@@ -53,8 +81,8 @@ def carriage_returns(text: Text) -> list[Note]:
     return [Note("Its lines end in CR LF: a shell takes the CR for part of the last word.", 1, "Save it with LF.")]
 
 
-def unreached(around: Surroundings) -> list[Note]:
-    """Launch commands that stand in the text but that no reader reached."""
+def unreached(around: Surroundings, *, unread: bool = True) -> list[Note]:
+    """Launch commands that stand in the text but that no reader reached; `unread` says that they would be run."""
     source = around.text.text
     notes = []
     for match in LAUNCHER.finditer(source):
@@ -64,7 +92,7 @@ def unreached(around: Surroundings) -> list[Note]:
         if any(first <= match.start() <= last for first, last in around.seen):
             continue
         said = f"`{' '.join(match.group().split())}` stands here in a form that cannot be read: it is not checked."
-        notes.append(Note(said, around.text.line(match.start()), "Check that command alone: perilune check -- ..."))
+        notes.append(Note(said, around.text.line(match.start()), _ALONE, unread=unread))
     return notes
 
 

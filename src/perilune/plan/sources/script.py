@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
+from perilune.plan.sources.continuation import glued, joins
 from perilune.plan.sources.text import Text
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ MOST_CHARACTERS = 256 * 1024
 MOST_NESTING = 400  # the parser itself gives up, badly, at some tens of thousands
 _NESTING = re.compile(r"(?P<open>[(\[{]|\b(?:if|case|do)\b)|[)\]}]|\b(?:fi|esac|done)\b")
 _PLACEHOLDER = re.compile(r"(?<!<)<[A-Za-z](?:[\w .:/-]*[\w.:/-])?>|\{\{[^{}\n]*\}\}")
+_LOOSE = re.compile(r"(?<!\\)\\[ \t](?=[ \t]*\r?(?:\n|\Z))")
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,42 @@ class Script:
         """A node as it is written."""
         return self.src[node.start_byte : node.end_byte]
 
-    def parse(self) -> Node:
-        """The syntax tree, with byte offsets equal to character offsets; raises UnusableInput when too big."""
+    @cached_property
+    def _joins(self) -> tuple[list[tuple[int, int]], list[int]]:
+        self._hold()
+        return joins(self.src)
+
+    @property
+    def glued(self) -> list[int]:
+        """The places in the file of the backslashes that make one word of two, the second a flag."""
+        return [self.offset(index) for index in glued(self.src, self._joins[0])]
+
+    @property
+    def loose(self) -> list[int]:
+        """The places in the file of the backslashes that only blanks follow on their line: they join nothing."""
+        return [self.offset(index) for index in self._joins[1]]
+
+    def joined(self) -> Script:
+        """The text as Bash has it before it looks for words: without the backslashes that join lines."""
+        spans = self._joins[0]
+        if not spans:
+            return self
+        kept, at = [], 0
+        for start, end in [*spans, (len(self.src), len(self.src))]:
+            kept.append((at, start))
+            at = max(at, end)
+        places = tuple(self.offset(index) for start, end in kept for index in range(start, end))
+        return Script(self.text, "".join(self.src[start:end] for start, end in kept), places)
+
+    def _hold(self) -> None:
         if len(self.src) > MOST_CHARACTERS:
             raise UnusableInput(
                 f"The shell text has more than {MOST_CHARACTERS >> 10} KiB.", where=self.text.at(self.offset(0))
             )
+
+    def parse(self) -> Node:
+        """The syntax tree, with byte offsets equal to character offsets; raises UnusableInput when too big."""
+        self._hold()
         depth = 0
         for match in _NESTING.finditer(self.src):
             depth = depth + 1 if match["open"] else max(depth - 1, 0)
@@ -68,6 +100,10 @@ def _parser() -> Parser:
 
 
 def _readable(src: str) -> str:
-    """The text with placeholders such as `<node0-ip>` as plain words and line ends as a shell has them."""
+    """The text with placeholders such as `<node0-ip>` as plain words and line ends as a shell has them.
+
+    A backslash and a blank at the end of a line stand for a word of their own, which the grammar passes over.
+    """
     src = _PLACEHOLDER.sub(lambda match: re.sub(r"\W", "_", match.group()), src)
+    src = _LOOSE.sub("__", src)
     return src.replace("\\\r\n", " \\\n").replace("\r\n", " \n")

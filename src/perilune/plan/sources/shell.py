@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
 from perilune.plan.commandline.form import container_tool
 from perilune.plan.commandline.occurrences import find_option
+from perilune.plan.sources import branches, heredoc
+from perilune.plan.sources.changes import Change
 from perilune.plan.sources.found import Note, Word
-from perilune.plan.sources.inner import inner_script
+from perilune.plan.sources.inner import inner_script, machine_of
 from perilune.plan.sources.script import Script
+from perilune.plan.sources.ways import Choice
 from perilune.plan.sources.words import Scope, single, store, words_of
 
 if TYPE_CHECKING:
@@ -20,11 +24,10 @@ if TYPE_CHECKING:
 MOST_SCOPES = 32
 MOST_DEPTH = 60
 MOST_COMMANDS = 20_000
-_BODIES = frozenset(
-    {
-        "program", "compound_statement", "do_group", "list", "pipeline", "negated_command", "else_clause",
-    }
-)  # fmt: skip
+_BODIES = frozenset({"program", "compound_statement", "do_group", "pipeline", "negated_command", "else_clause"})
+_LOOPS = frozenset({"while_statement", "c_style_for_statement", "for_statement"})
+_BLANKS_THEN_FLAG = re.compile(r"[ \t]+(?=\r?\n[ \t]*--?[A-Za-z])")
+_HERE, _PAST = Choice(frozenset({"here"})), Choice(frozenset({"past"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Command:
     """One simple command: its words, and the variables set for it alone and exported before it.
 
     `first` and `last` are its characters in the file; `inside` are the variables that a shell sets in a container.
+    `way`, `unlikely` and `background` are those of the scope it was met in; `machine` names where it runs: None
+    where the script does, empty where nothing says it.
     """
 
     words: tuple[Word, ...]
@@ -39,18 +44,32 @@ class Command:
     first: int
     last: int
     inside: dict[str, Word] = field(default_factory=dict)
+    way: dict[str, Choice] = field(default_factory=dict)
+    unlikely: bool = False
+    background: bool = False
+    machine: str | None = None
 
 
 @dataclass
 class Walk:
-    """A script being walked; `report` is told of every command once for each way it can be reached."""
+    """A script being walked; `report` is told of every command once for each way it can be reached.
+
+    `passed` takes the characters of text that is known to start nothing.
+    """
 
     script: Script
     report: Callable[[Command], None]
     notes: list[Note] = field(default_factory=list)
+    passed: list[tuple[int, int]] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     depth: int = 0
     commands: int = 0
+    machine: str | None = None
+    conditional: int = 0
+
+    def __post_init__(self) -> None:
+        self.glued, self.loose = self.script.glued, self.script.loose
+        self.script = self.script.joined()
 
     def run(self, scope: Scope) -> None:
         """Walk the whole script, then the functions that nothing called."""
@@ -62,7 +81,7 @@ class Walk:
         scopes = self._visit(root, [scope])
         for name, body in {name: body for found in scopes for name, body in found.functions.items()}.items():
             if name not in self.called:
-                self._visit(body, scopes[:1])
+                self._visit(body, [replace(scopes[0].fork(), ended=False, unlikely=scope.unlikely)])
 
     def _visit(self, node: Node, scopes: list[Scope]) -> list[Scope]:
         if node.type in ("comment", "heredoc_body") or not node.is_named:
@@ -83,16 +102,16 @@ class Walk:
     def _step(self, node: Node, scopes: list[Scope]) -> list[Scope]:
         match node.type:
             case "redirected_statement":
-                body = node.child_by_field_name("body")
-                return self._visit(body, scopes) if body else scopes
+                return self._redirected(node, scopes)
             case "if_statement":
-                return self._if(node, scopes)
+                scopes = self._all(branches.first_test(node), scopes)
+                return self._ways(scopes, lambda scope: branches.of_if(self.script, node, scope))
             case "case_statement":
-                return self._case(node, scopes)
-            case "for_statement":
-                return self._for(node, scopes)
-            case "while_statement" | "c_style_for_statement":
-                return self._all(node.named_children, scopes)
+                return self._ways(scopes, lambda scope: branches.of_case(self.script, node, scope))
+            case "list":
+                return self._list(node, scopes)
+            case kind if kind in _LOOPS:
+                return self._loop(node, scopes)
             case "function_definition":
                 return self._define(node, scopes)
             case "variable_assignment" | "variable_assignments" | "declaration_command":
@@ -100,59 +119,40 @@ class Walk:
             case "command":
                 return self._command(node, scopes)
             case "subshell":
-                self._all(node.named_children, [scope.fork() for scope in scopes])
-        return self._all(_parts(node), scopes) if node.type in _BODIES else scopes
+                self._all(node.children, [scope.fork() for scope in scopes])
+        return self._all(node.children, scopes) if node.type in _BODIES else scopes
 
     def _all(self, nodes: Sequence[Node], scopes: list[Scope]) -> list[Scope]:
-        for node in nodes:
-            scopes = self._visit(node, scopes)
+        """Walk nodes in order, what a `&` follows beside the rest."""
+        for index, node in enumerate(nodes, 1):
+            if index < len(nodes) and nodes[index].type == "&":
+                self._visit(node, [replace(scope.fork(), background=True) for scope in scopes])
+            else:
+                scopes = self._visit(node, scopes)
         return scopes
 
     def _where(self, index: int) -> str:
         return self.script.text.at(self.script.offset(index))
 
-    # Branches
+    # Branches and loops
 
-    def _if(self, node: Node, scopes: list[Scope]) -> list[Scope]:
-        bodies: list[list[Node]] = [[]]
-        tests: list[str] = []
-        otherwise: list[Node] = []
-        for child in node.children:
-            if child.type == "elif_clause":
-                index = next(i for i, c in enumerate(child.children) if c.type == "then")
-                tests.append(_text(self.script, child.children[1:index]))
-                bodies.append(child.children[index + 1 :])
-            elif child.type == "else_clause":
-                otherwise = child.children[1:]
-            elif child.type == "then":
-                index = next(i for i, c in enumerate(node.children) if c.type == "then")
-                tests.insert(0, _text(self.script, node.children[1:index]))
-                scopes = self._all(node.children[1:index], scopes)
-            elif tests:
-                bodies[0].append(child)
-        return self._branches(" | ".join(tests), [*bodies, otherwise], scopes)
-
-    def _case(self, node: Node, scopes: list[Scope]) -> list[Scope]:
-        subject = node.child_by_field_name("value")
-        items = [child for child in node.named_children if child.type == "case_item"]
-        bodies = [[c for c in item.named_children if c not in item.children_by_field_name("value")] for item in items]
-        patterns = [self.script.of(item).partition(")")[0].strip() for item in items]
-        if "*" not in patterns:
-            bodies.append([])
-        test = f"{self.script.of(subject) if subject else ''} in {patterns}"
-        return self._branches(test, bodies, scopes)
-
-    def _branches(self, test: str, bodies: Sequence[Sequence[Node]], scopes: list[Scope]) -> list[Scope]:
-        """Every branch of a test; the same test again takes the same branch."""
+    def _ways(self, scopes: list[Scope], branched: Callable[[Scope], Iterable[branches.Branch]]) -> list[Scope]:
         after: list[Scope] = []
         for scope in scopes:
-            known = scope.taken.get(test)
-            for number, body in enumerate(bodies):
-                if known in (None, number):
-                    way = scope.fork()
-                    way.taken[test] = number
-                    after.extend(self._all(body, [way]))
-        return self._capped(after)
+            for way, body in branched(scope):
+                after.extend(self._all(body, [way]))
+        return self._capped(branches.merged(after))
+
+    def _list(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        """A chain of `&&` and `||`, however long; where no test decides, all of it runs and none ends the script."""
+        parts, operators = _chain(node)
+        if branches.of_list(self.script, parts, operators, Scope()) is not None:
+            return self._ways(scopes, lambda scope: branches.of_list(self.script, parts, operators, scope) or ())
+        self.conditional += 1
+        try:
+            return self._all(parts, scopes)
+        finally:
+            self.conditional -= 1
 
     def _capped(self, scopes: list[Scope]) -> list[Scope]:
         if len(scopes) > MOST_SCOPES:
@@ -161,12 +161,22 @@ class Walk:
                 self.notes.append(Note(message, self.script.line(0)))
         return scopes[:MOST_SCOPES]
 
-    def _for(self, node: Node, scopes: list[Scope]) -> list[Scope]:
-        name = self.script.of(node.named_children[0])
-        body = next((c for c in node.named_children if c.type in ("do_group", "compound_statement")), None)
+    def _loop(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        """One round of a loop: another round may take other branches, so that none taken in it excludes any."""
+        outermost = all(scope.outer is None for scope in scopes)
         for scope in scopes:
-            scope.variables.pop(name, None)
-        return self._visit(body, scopes) if body else scopes
+            if node.type == "for_statement":
+                scope.variables.pop(self.script.of(node.named_children[0]), None)
+            if outermost:
+                scope.outer = dict(scope.way)
+        unlikely = all(scope.unlikely for scope in scopes)
+        bodies = [n for n in node.children if node.type != "for_statement" or n.type in _BODIES]
+        scopes = self._all(bodies, scopes)
+        for scope in scopes if outermost else ():
+            known = scope.outer or {}
+            scope.way = {key if key in known else f"{key} at {node.start_byte}": way for key, way in scope.way.items()}
+            scope.outer, scope.ended, scope.unlikely = None, False, unlikely
+        return scopes
 
     # Variables and functions
 
@@ -196,6 +206,30 @@ class Walk:
 
     # Commands
 
+    def _redirected(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        body = node.child_by_field_name("body")
+        for document in heredoc.documents(node):
+            for scope in scopes:
+                self._document(document, body, node, scope)
+        return self._visit(body, scopes) if body else scopes
+
+    def _document(self, document: Node, command: Node | None, around: Node, scope: Scope) -> None:
+        """The script that a here-document is, where it is one."""
+        first, last = self.script.offset(document.start_byte), self.script.offset(document.end_byte - 1)
+        use = heredoc.use_of(self.script, command, document, around, scope)
+        if use is heredoc.Use.SHOWN:
+            self.passed.append((first, last))
+        inside = heredoc.text_in(self.script, document, scope) if use is heredoc.Use.SCRIPT else None
+        if inside is None:
+            return
+        words = words_of(self.script, command.named_children, scope) if command is not None else []
+        try:
+            machine = machine_of(words) if words and self.machine is None else self.machine
+            self._walk(inside, scope.inner(), self.report, machine if use is heredoc.Use.SCRIPT else None)
+        except UnusableInput as problem:
+            message = f"The script in this here-document is not read: {problem.message}"
+            self.notes.append(Note(message, self.script.line(document.start_byte), problem.fix or "", unread=True))
+
     def _command(self, node: Node, scopes: list[Scope]) -> list[Scope]:
         name = node.child_by_field_name("name")
         own = [child for child in node.named_children if child.type == "variable_assignment"]
@@ -207,6 +241,8 @@ class Walk:
                 raise UnusableInput(
                     f"It runs more than {MOST_COMMANDS:,} commands.", where=self._where(node.start_byte)
                 )
+            for document in heredoc.documents(node):
+                self._document(document, node, node, scope)
             words = words_of(self.script, [*(name.children if name else ()), *arguments], scope)
             after.extend(self._one(node, own, words, scope))
         return self._capped(after)
@@ -225,66 +261,116 @@ class Walk:
         names = [store(self.script, part, local) for part in own]
         if not words:
             return [local]
-        if called.startswith("--") and find_option(called) is not None:
-            self._lost(node, called)
+        self._misread(node, words)
         if called == "unset":
             for word in words[1:]:
                 scope.variables.pop(word.text, None)
         if called in ("source", "."):
             path = words[1].text[:80] if words[1:] else "it"
             self.notes.append(Note(f"What {path} sets is not known here.", self.script.line(node.start_byte)))
-        env = {name: value for name in (*scope.exported, *names) if (value := single(local.lookup(name)))}
-        last = self.script.offset(node.end_byte - 1)
-        command = Command(tuple(words), env, self.script.offset(node.start_byte), last)
-        inside = inner_script(self.script, command.words)
-        if inside is not None and self.depth < MOST_DEPTH - 10:
-            around, script = inside
-            if container_tool([word.text for word in around]):
-                local = Scope(taken=dict(scope.taken))
-            elif called != "eval":
-                known = {name: value for name, value in local.variables.items() if name in env}
-                local = Scope(known, dict(scope.exported), taken=dict(scope.taken))
-            self._nested(script, local.fork(), command, around)
-            return [scope]
-        self.report(command)
+        ends = called in ("exec", "exit") and (called == "exit" or len(words) > 1)
+        self._run(node, words, local, names)
+        if ends and not self.conditional and not scope.background:
+            scope.way[f"end at {node.start_byte}"] = _PAST
+            scope.ended = scope.unlikely = True
         return [scope]
+
+    def _run(self, node: Node, words: list[Word], local: Scope, names: Sequence[str]) -> None:
+        """Report a command, or what it hands to another shell."""
+        env = {name: value for name in (*local.exported, *names) if (value := single(local.lookup(name)))}
+        way = dict(local.way if local.outer is None else local.outer)
+        if words[0].text == "exec" and not self.conditional:
+            way[f"end at {node.start_byte}"] = _HERE
+        last = self.script.offset(node.end_byte - 1)
+        first = self.script.offset(node.start_byte)
+        command = Command(
+            tuple(words), env, first, last, {}, way, local.unlikely, local.background, self.machine
+        )  # fmt: skip
+        inside = inner_script(self.script, command.words)
+        if inside is None or self.depth >= MOST_DEPTH - 10:
+            self.report(command)
+            return
+        around, script = inside
+        if container_tool([word.text for word in around]):
+            scope = replace(local.fork(), variables={}, exported={}, functions={}, arguments=None)
+        else:
+            scope = local.fork() if words[0].text == "eval" else local.inner(names)
+        self._nested(script, scope, command, around)
+
+    def _misread(self, node: Node, words: Sequence[Word]) -> None:
+        """Flags that Bash takes for something else because of a backslash that does not do its work."""
+        line = self.script.text.line
+        flags = [word.text for word in words if find_option(word.text.partition("=")[0]) is not None]
+        for place in self.loose:
+            if flags and any(word.at is not None and word.at <= place < word.end for word in words):
+                message = (
+                    "The backslash at the end of this line has a blank behind it, so the command ends here: its "
+                    "last word is a blank, and the flags below are lost."
+                )
+                fix = "Remove what stands behind the backslash."
+                self.notes.append(Note(message, line(place), fix, "line-lost", "error", repair=self._closed(place)))
+        for place in self.glued:
+            word = next((word for word in words if word.at is not None and word.at <= place < word.end), None)
+            if word is not None and flags:
+                joined = next((i for i, at in enumerate(word.places) if at > place), 0)
+                message = (
+                    "The backslash at the end of this line joins it to the next without a blank, so "
+                    f"{word.text[joined : joined + 40]} is the end of the word before it and no flag."
+                )
+                repair = Change(place, place, " ")
+                self.notes.append(
+                    Note(message, line(place), "Put a blank before it.", "line-glued", "error", repair=repair)
+                )
+        if words[0].text.startswith("--") and find_option(words[0].text.partition("=")[0]) is not None:
+            self._lost(node, words[0].text)
+
+    def _closed(self, place: int) -> Change | None:
+        """The blanks behind a backslash gone, where a flag is on the next line."""
+        blanks = _BLANKS_THEN_FLAG.match(self.script.text.text, place + 1)
+        return Change(place + 1, blanks.end(), "") if blanks else None
 
     def _lost(self, node: Node, flag: str) -> None:
         """A flag that starts a command: the line before it was meant to go on."""
+        start = self.script.line(node.start_byte)
+        if any(self.script.text.line(place) == start - 1 for place in self.loose):
+            return  # said of the line before
         message = f"{flag} starts a command of its own, so no server gets it or the flags behind it."
         fix = (
             "End the line before it with a backslash and nothing else; a comment or a blank behind it ends the command."
         )
-        self.notes.append(Note(message, self.script.line(node.start_byte), fix, "line-lost", "error"))
+        self.notes.append(Note(message, start, fix, "line-lost", "error"))
 
     def _nested(self, script: Script, scope: Scope, outer: Command, around: tuple[Word, ...]) -> None:
         """The commands that a command hands to another shell, each with the outer one around it."""
-
         contained = container_tool([word.text for word in around]) is not None
 
         def report(inner: Command) -> None:
-            words = (*around, *inner.words)
+            found = replace(inner, words=(*around, *inner.words), last=outer.last)
             if contained:
-                self.report(Command(words, outer.env, inner.first, outer.last, inner.inside | inner.env))
+                self.report(replace(found, env=outer.env, inside=inner.inside | inner.env))
             else:
-                self.report(Command(words, outer.env | inner.env, inner.first, outer.last, inner.inside))
+                self.report(replace(found, env=outer.env | inner.env))
 
-        walk = Walk(script, report, self.notes, depth=self.depth + 5, commands=self.commands)
+        self._walk(script, scope, report, machine_of(outer.words) if self.machine is None else self.machine)
+
+    def _walk(self, script: Script, scope: Scope, report: Callable[[Command], None], machine: str | None) -> None:
+        walk = Walk(
+            script, report, self.notes, self.passed,
+            depth=self.depth + 5, commands=self.commands, machine=machine,
+        )  # fmt: skip
         walk.run(scope)
         self.commands = walk.commands
 
 
-def _parts(node: Node) -> list[Node]:
-    """What stands in a body; a chain of `&&` and `||` is one body, however long."""
-    found: list[Node] = []
+def _chain(node: Node) -> tuple[list[Node], list[str]]:
+    """The commands of a chain of `&&` and `||` and what stands between them."""
+    parts: list[Node] = []
+    operators: list[str] = []
     while node.type == "list" and node.named_children:
-        found.extend(reversed(node.named_children[1:]))
+        parts.extend(reversed(node.named_children[1:]))
+        operators.extend(child.type for child in reversed(node.children) if child.type in ("&&", "||"))
         node = node.named_children[0]
-    return [node, *reversed(found)] if found else node.named_children
-
-
-def _text(script: Script, nodes: Sequence[Node]) -> str:
-    return " ".join(script.of(node) for node in nodes)
+    return [node, *reversed(parts)], operators[::-1]
 
 
 def first_error(node: Node) -> Node | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from perilune.errors import UnusableInput
+from perilune.files import read_capped
 
 MOST_BYTES = 4 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
@@ -55,7 +54,11 @@ class Text:
 
     def at(self, offset: int) -> str:
         """A character's place for an error: the file and the line."""
-        return f"{self.name}, line {self.line(offset)}"
+        return self.at_line(self.line(offset))
+
+    def at_line(self, line: int) -> str:
+        """A line for an error: the file and its number."""
+        return f"{self.name}, line {line}"
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -69,15 +72,4 @@ class Text:
 
 def read_text(path: Path) -> Text:
     """Read a regular file; raises UnusableInput naming it."""
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise UnusableInput("It is no regular file.", where=str(path))
-            raw = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise UnusableInput(f"It cannot be read: {reason}.", where=str(path)) from None
-    except ValueError:
-        raise UnusableInput("It is no name of a file.", where=repr(str(path))) from None
-    return Text.decode(raw, str(path))
+    return Text.decode(read_capped(path, MOST_BYTES), str(path))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
 from perilune.plan.sources.found import Word
 from perilune.plan.sources.script import Script
+from perilune.plan.sources.ways import Choice
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -19,31 +20,38 @@ _ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 _DEFAULT = re.compile(r"\$\{(\w+):?-((?:[^${}`\\'\"])*)\}")
 MOST_EXPANDED = 1 << 18  # characters, or words of an array
 _BLANK = re.compile(r"\S+")
+_LITERAL = frozenset({"number", "extglob_pattern", "variable_name"})
+_HEREDOC_ESCAPES = "$`\\"
 _QUOTED_ESCAPES = '$`"\\'
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text and the place of each character; `start` to `end` is what to replace to change all of it."""
+    """Text and the place of each character; `start` to `end` is what to replace to change all of it.
+
+    `sure` says that the run will find this text, not only where nothing else was given.
+    """
 
     text: str
     at: tuple[int, ...]
     start: int | None = None
     end: int = 0
+    sure: bool = True
 
     def word(self) -> Word:
         """The piece as one word."""
-        return Word(self.text, self.at[0] if self.at else self.start, self.start, self.end, places=self.at)
+        at = self.at[0] if self.at else self.start
+        return Word(self.text, at, self.start, self.end, places=self.at, sure=self.sure)
 
     def split(self) -> Iterator[Word]:
         """The words of the piece as an unquoted variable gives them."""
         for match in _BLANK.finditer(self.text):
             at = self.at[match.start() : match.end()]
             if not at:
-                yield Word(match.group())
+                yield Word(match.group(), sure=self.sure)
                 continue
             whole = at == tuple(range(at[0], at[0] + len(at)))
-            yield Word(match.group(), at[0], at[0] if whole else None, at[-1] + 1, places=at)
+            yield Word(match.group(), at[0], at[0] if whole else None, at[-1] + 1, places=at, sure=self.sure)
 
 
 Value = Piece | tuple[Word, ...]
@@ -51,13 +59,22 @@ Value = Piece | tuple[Word, ...]
 
 @dataclass
 class Scope:
-    """What is known at one point of a script: variables, functions, arguments, and branches already taken."""
+    """What is known at one point of a script: variables, functions, arguments, and the way that leads there.
+
+    `way` holds what the branches taken so far take for granted; `outer` the same at the start of the loop that
+    runs, whose next round may take others. `unlikely` marks a way against what the script itself says, and what
+    stands behind its end (`ended`). `background` says that what runs does not keep the next command waiting.
+    """
 
     variables: dict[str, Value] = field(default_factory=dict)
     exported: dict[str, None] = field(default_factory=dict)
     functions: dict[str, Node] = field(default_factory=dict)
     arguments: tuple[Word, ...] | None = None
-    taken: dict[str, int] = field(default_factory=dict)
+    way: dict[str, Choice] = field(default_factory=dict)
+    outer: dict[str, Choice] | None = None
+    unlikely: bool = False
+    ended: bool = False
+    background: bool = False
 
     def fork(self) -> Scope:
         """A copy that can go another way."""
@@ -66,14 +83,22 @@ class Scope:
             variables=dict(self.variables),
             exported=dict(self.exported),
             functions=dict(self.functions),
-            taken=dict(self.taken),
+            way=dict(self.way),
         )
+
+    def inner(self, names: Iterable[str] = ()) -> Scope:
+        """What another shell knows that is started here: the exported variables, and those called `names`."""
+        kept = {*self.exported, *names}
+        scope = self.fork()
+        scope.variables = {name: value for name, value in scope.variables.items() if name in kept}
+        scope.functions, scope.arguments = {}, None
+        return scope
 
     def lookup(self, name: str) -> Value | None:
         """What a variable or a positional argument holds, if the script says so."""
         if name.isdigit() and self.arguments is not None and 0 < int(name) <= len(self.arguments):
             word = self.arguments[int(name) - 1]
-            return Piece(word.text, word.places, word.start, word.end)
+            return Piece(word.text, word.places, word.start, word.end, word.sure)
         return self.variables.get(name)
 
 
@@ -125,8 +150,26 @@ def _added(old: Value | None, new: Value) -> Value:
     if isinstance(new, tuple):
         return (*(old if isinstance(old, tuple) else ()), *new)
     if isinstance(old, Piece):
-        return Piece(old.text + new.text, old.at + new.at)
+        return Piece(old.text + new.text, old.at + new.at, sure=old.sure and new.sure)
     return new
+
+
+def text_of(script: Script, node: Node, scope: Scope) -> Piece:
+    """What one argument expands to, without the splitting of a variable into words."""
+    return _piece(script, node, scope)
+
+
+def filled(script: Script, node: Node, scope: Scope) -> Piece:
+    """The lines of a here-document with the variables in them."""
+    parts, index = [], node.start_byte
+    for child in node.named_children:
+        if child.type == "heredoc_content":
+            continue
+        parts.append(_unescaped(script, index, child.start_byte, _HEREDOC_ESCAPES, 0, 0))
+        parts.append(_piece(script, child, scope))
+        index = child.end_byte
+    parts.append(_unescaped(script, index, node.end_byte, _HEREDOC_ESCAPES, 0, 0))
+    return _joined(parts, 0, 0)
 
 
 def single(value: Value | None) -> Word | None:
@@ -170,7 +213,8 @@ def _piece(script: Script, node: Node, scope: Scope) -> Piece:
             return _joined(parts, start, end)
         case "word":
             return _unescaped(script, node.start_byte, node.end_byte, "", start, end)
-    return _verbatim(script, node.start_byte, node.end_byte, start, end)
+    written = _verbatim(script, node.start_byte, node.end_byte, start, end)
+    return written if node.type in _LITERAL else replace(written, sure=False)
 
 
 def _verbatim(script: Script, first: int, last: int, start: int, end: int) -> Piece:
@@ -211,7 +255,8 @@ def _string(script: Script, node: Node, scope: Scope, start: int, end: int) -> P
 
 
 def _joined(parts: Sequence[Piece], start: int, end: int) -> Piece:
-    return Piece("".join(p.text for p in parts), tuple(place for p in parts for place in p.at), start, end)
+    text, at = "".join(p.text for p in parts), tuple(place for p in parts for place in p.at)
+    return Piece(text, at, start, end, all(p.sure for p in parts))
 
 
 def _expansion(script: Script, node: Node, scope: Scope) -> Piece:
@@ -222,13 +267,13 @@ def _expansion(script: Script, node: Node, scope: Scope) -> Piece:
     if isinstance(value, tuple):
         if not value or len(value) > 1 or value[0].at is None:
             text = " ".join(word.text for word in value)
-            return Piece(text, (start,) * len(text))
-        return Piece(value[0].text, value[0].places, value[0].start, value[0].end)
+            return Piece(text, (start,) * len(text), sure=all(word.sure for word in value))
+        return Piece(value[0].text, value[0].places, value[0].start, value[0].end, value[0].sure)
     if value is not None:
         return value
     default = _DEFAULT.fullmatch(written)
     if default:
         first = node.start_byte + default.start(2)
         place = script.offset(first)
-        return _verbatim(script, first, first + len(default[2]), place, place + len(default[2]))
-    return _verbatim(script, node.start_byte, node.end_byte, start, end)
+        return replace(_verbatim(script, first, first + len(default[2]), place, place + len(default[2])), sure=False)
+    return replace(_verbatim(script, node.start_byte, node.end_byte, start, end), sure=False)

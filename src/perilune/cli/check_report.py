@@ -1,0 +1,78 @@
+"""The findings of `perilune check` in the form that was asked for, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import click
+
+from perilune.cli import output
+from perilune.cli.check_inputs import Checked
+from perilune.cli.check_view import print_placed, summary
+from perilune.plan.rules import Finding, by_severity
+from perilune.plan.sources.judge import Judge, Routers, note_finding
+
+
+class Form(Enum):
+    """How findings are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+def findings_of(group: Sequence[Checked], judge: Judge, routers: Routers) -> list[Finding]:
+    """Everything to say of inputs that belong together."""
+    servers = [server for one in group for server in one.servers]
+    own = [router for one in group for router in one.reading.routers]
+    notes = [note_finding(note, one.text) for one in group for note in one.reading.notes]
+    return [*dict.fromkeys(notes), *judge.findings(servers, routers or own)]
+
+
+def report(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, form: Form, *, strict: bool) -> int:
+    """Print what was found, and say how it ends."""
+    findings = by_severity(finding for group in groups for finding in findings_of(group, judge, routers))
+    checked = [one for group in groups for one in group]
+    match form:
+        case Form.JSON:
+            output.emit_json(to_json(checked, findings))
+        case Form.SARIF:
+            from perilune.cli.check_formats import to_sarif
+
+            output.emit_json(to_sarif(findings))
+        case Form.GITHUB:
+            from perilune.cli.check_formats import to_github
+
+            for line in to_github(findings):
+                click.echo(line)
+        case Form.TEXT if checked:
+            print_placed(findings)
+            files = len({one.text.name for one in checked} - {""})
+            click.echo(summary(findings, sum(len(one.servers) for one in checked), files))
+    return exit_code(findings, strict=strict)
+
+
+def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
+    """1 where a finding costs the exit code, else 0."""
+    costly = {"error", "capacity"} if strict else {"error"}
+    return 1 if any(finding.severity in costly for finding in findings) else 0
+
+
+def to_json(checked: Sequence[Checked], findings: Sequence[Finding]) -> dict[str, Any]:
+    """Findings and servers as plain data, in the order of the contract."""
+    servers = [
+        {
+            "file": one.text.name or None,
+            "line": server.found.line if one.text.name else None,
+            "kind": server.found.kind,
+            "name": server.found.name,
+            "role": server.subject.role,
+            "platform": server.subject.platform.id,
+        }
+        for one in checked
+        for server in one.servers
+    ]
+    return {"findings": [finding.to_json() for finding in findings], "servers": servers}

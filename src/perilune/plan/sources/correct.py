@@ -1,0 +1,43 @@
+"""Servers with the errors corrected that a machine can correct."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perilune.plan.rules import Finding, apply_edits
+from perilune.plan.server import Server
+from perilune.plan.sources.judge import Judge, Judged, Routers, pair_of
+from perilune.plan.sources.together import Together
+
+ROUNDS = 12
+
+
+def corrected(judge: Judge, servers: Sequence[Judged], routers: Routers = ()) -> list[Server]:
+    """The servers with their errors corrected, each and as pairs, in the same order."""
+    now = [_alone(judge, one) for one in servers]
+    for _ in range(ROUNDS):
+        before = [one.found.server for one in now]
+        for p, d in Together(now).pairs:
+            for finding in pair_of(now[p], now[d], routers):
+                if finding.severity == "error" and finding.edits:
+                    at = d if finding.pool == "decode" else p
+                    now[at] = _alone(judge, _edited(judge, now[at], finding))
+                    break
+        if before == [one.found.server for one in now]:
+            break
+    return [one.found.server for one in now]
+
+
+def _alone(judge: Judge, one: Judged) -> Judged:
+    for _ in range(ROUNDS):
+        errors = [finding for finding in one.findings if finding.severity == "error" and finding.edits]
+        tried = (_edited(judge, one, finding) for finding in errors)
+        better = next((other for other in tried if other.found.server != one.found.server), None)
+        if better is None:
+            return one
+        one = better
+    return one
+
+
+def _edited(judge: Judge, one: Judged, finding: Finding) -> Judged:
+    return judge.again(one, apply_edits(one.found.server, finding.edits)) or one

@@ -1,0 +1,81 @@
+"""Which servers run together: those of ways that do not exclude each other, and the pairs among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from perilune.plan.sources.found import Note
+from perilune.plan.sources.ways import groups, meet
+
+if TYPE_CHECKING:
+    from perilune.plan.sources.judge import Judged
+
+Side = Literal["", "prefill", "decode"]
+
+MOST_PAIRS = 1024
+_PLAIN = (None, "0")
+
+
+class Together:
+    """The fleets and pairs among servers of inputs that belong together, by the servers' numbers.
+
+    A server of which not all flags are known is in none. Where a pair was asked for, only that is formed.
+    """
+
+    def __init__(self, servers: Sequence[Judged]) -> None:
+        self._servers = servers
+        sides = any(one.side for one in servers)
+        self._known = [i for i, one in enumerate(servers) if not one.found.unread and (one.side or not sides)]
+        self._ways = [
+            {f"{one.source}: {subject}": choice for subject, choice in one.found.way.items()} for one in servers
+        ]
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Every prefill with every decode that runs with it, the head of each alone where heads are known."""
+        return self._all_pairs[:MOST_PAIRS]
+
+    @cached_property
+    def groups(self) -> list[list[int]]:
+        """The largest sets of servers that run together."""
+        found = [[self._known[i] for i in group] for group in self._grouped[0]]
+        return [group for group in found if len(group) > 1]
+
+    @property
+    def notes(self) -> list[Note]:
+        """What was left out because there was too much of it."""
+        said = []
+        if len(self._all_pairs) > MOST_PAIRS:
+            said.append(f"Of {len(self._all_pairs):,} pairs of prefill and decode servers, {MOST_PAIRS:,} are checked.")
+        if not self._grouped[1]:
+            said.append("Its branches make more fleets than are checked.")
+        return [Note(text, 1) for text in said]
+
+    @cached_property
+    def _grouped(self) -> tuple[list[list[int]], bool]:
+        return groups([self._ways[i] for i in self._known])
+
+    @cached_property
+    def _all_pairs(self) -> list[tuple[int, int]]:
+        heads = [i for i in self._known if self._servers[i].found.server.value("--node-rank") in _PLAIN]
+        sides = {side: self._of_side(side, heads) for side in ("prefill", "decode")}
+        return [(p, d) for p in sides["prefill"] for d in sides["decode"] if meet(self._ways[p], self._ways[d])]
+
+    def _of_side(self, side: str, heads: Sequence[int]) -> list[int]:
+        mine = [i for i in self._known if (self._servers[i].side or self._servers[i].subject.role) == side]
+        return [i for i in mine if i in heads] or mine
+
+
+def take_sides(prefill: Sequence[Judged], decode: Sequence[Judged]) -> list[Judged]:
+    """The servers of two inputs with their parts in the pair: those of the role, else all that there are."""
+    from dataclasses import replace
+
+    found = []
+    sides: tuple[tuple[Side, Sequence[Judged]], ...] = (("prefill", prefill), ("decode", decode))
+    for source, (side, servers) in enumerate(sides):
+        right = [one.subject.role == side for one in servers]
+        for one, fits in zip(servers, right, strict=True):
+            found.append(replace(one, source=source, side=side if fits or not any(right) else ""))
+    return found

@@ -1,0 +1,94 @@
+"""Ways through a script: what each takes for granted, and which can be gone at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+MOST_GROUPS = 256
+
+Values = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a way takes one text to be: one of `among` (None: anything), and none of `never`."""
+
+    among: Values | None = None
+    never: Values = frozenset()
+
+    def narrowed(self, values: Values, holds: bool) -> Choice | None:
+        """The choice when the text is (or is not) one of `values` as well; None where it cannot be."""
+        if holds:
+            left = (values if self.among is None else self.among & values) - self.never
+            return Choice(left, self.never) if left else None
+        never = self.never | values
+        if self.among is None:
+            return Choice(None, never)
+        left = self.among - never
+        return Choice(left, never) if left else None
+
+    def meets(self, other: Choice) -> bool:
+        """Whether one text can be as both say."""
+        if self.among is not None and other.among is not None:
+            return bool((self.among & other.among) - self.never - other.never)
+        known = self.among if self.among is not None else other.among
+        return known is None or bool(known - self.never - other.never)
+
+
+Way = Mapping[str, Choice]
+
+
+def meet(one: Way, other: Way) -> bool:
+    """Whether both ways can be gone by one run of what they lead through."""
+    return all(choice.meets(other[subject]) for subject, choice in one.items() if subject in other)
+
+
+def either(one: Way, other: Way) -> dict[str, Choice]:
+    """What both ways take for granted alike."""
+    found = {}
+    for subject, choice in one.items():
+        second = other.get(subject)
+        if second is None:
+            continue
+        among = None if choice.among is None or second.among is None else choice.among | second.among
+        both = Choice(among, choice.never & second.never - (among or frozenset()))
+        if both != Choice():
+            found[subject] = both
+    return found
+
+
+def groups(ways: Sequence[Way]) -> tuple[list[list[int]], bool]:
+    """The largest sets of ways that can all be gone together, by their numbers, and whether those are all.
+
+    Ways that take the same for granted are alike, so that the search is among the different ones.
+    """
+    members: dict[frozenset[tuple[str, Choice]], list[int]] = {}
+    for number, way in enumerate(ways):
+        members.setdefault(frozenset(way.items()), []).append(number)
+    alike = list(members.values())
+    if len(alike) < 2:
+        return ([alike[0]] if alike else []), True
+    kinds = [dict(key) for key in members]
+    near = [{j for j, other in enumerate(kinds) if i != j and meet(one, other)} for i, one in enumerate(kinds)]
+    found: list[list[int]] = []
+    for clique in _cliques(near):
+        if len(found) == MOST_GROUPS:
+            return found, False
+        found.append(sorted(number for kind in clique for number in alike[kind]))
+    return sorted(found), True
+
+
+def _cliques(near: Sequence[set[int]]) -> Iterator[tuple[int, ...]]:
+    """The maximal cliques of a graph, after Bron and Kerbosch, with a pivot."""
+    stack: list[tuple[tuple[int, ...], set[int], set[int]]] = [((), set(range(len(near))), set())]
+    while stack:
+        chosen, open_, closed = stack.pop()
+        if not open_ and not closed:
+            yield chosen
+            continue
+        pivot = max(open_ | closed, key=lambda node: len(near[node] & open_))
+        for node in sorted(open_ - near[pivot]):
+            stack.append(((*chosen, node), open_ & near[node], closed & near[node]))
+            open_ = open_ - {node}
+            closed = closed | {node}
