@@ -1,0 +1,28 @@
+"""One prefill pass of one rank: what it computes, and what it costs."""
+
+from __future__ import annotations
+
+from perilune.rehearse.replica.live import Live
+
+
+class Flight:
+    """A prefill batch. `done` are the requests that it brings to their first token."""
+
+    __slots__ = ("done", "pairs", "requests", "tokens")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.tokens = 0  # new tokens
+        self.pairs = 0  # over the new tokens, the tokens that each attends to
+        self.done: list[Live] = []
+
+    def take(self, live: Live, extend: int, *, last: bool) -> None:
+        """Compute `extend` more tokens of a request, to its end or not."""
+        start = live.done
+        self.requests += 1
+        self.tokens += extend
+        self.pairs += extend * start + extend * (extend + 1) // 2
+        live.start = start
+        live.done = start + extend
+        if last:
+            self.done.append(live)

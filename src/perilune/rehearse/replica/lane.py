@@ -1,0 +1,28 @@
+"""One PP micro-batch on one attention-DP rank: what it decodes, and what it does in the step under way."""
+
+from __future__ import annotations
+
+from perilune.rehearse.replica.batch import Batch
+from perilune.rehearse.replica.flight import Flight
+from perilune.rehearse.replica.rank import Rank
+
+
+class Lane:
+    """A running batch and the prefill that interrupts it. `ghosts` have ended, but ride along one step more."""
+
+    __slots__ = ("batch", "decodes", "flight", "ghost_kv", "ghosts", "pending", "rank", "taken")
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.batch = Batch(rank.engine.page, rank.engine.reserve)
+        self.flight: Flight | None = None  # the prefill under way
+        self.pending: Flight | None = None  # the prefill decided on while the step before it runs
+        self.decodes = False  # whether the batch decodes in the step under way
+        self.taken = 0  # KV tokens allocated for the first step under way
+        self.ghosts = 0
+        self.ghost_kv = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do in the next step, as far as it is decided."""
+        return self.pending is not None or self.batch.count > 0 or self.ghosts > 0

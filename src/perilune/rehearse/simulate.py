@@ -1,0 +1,312 @@
+"""The event loop: traffic comes to a fleet, and what comes of it is summed up.
+
+Everything happens at events of one queue (`events.Events`): a request arrives, a server's step ends, an idle server
+looks at its queue. Between them a server decodes many steps at once (`replica.Replica`), which changes nothing: with
+`one_step` every step is an event of its own and the events of the requests are the same.
+
+A fleet with more to it (a router that knows the servers, PD pairs and their transfers, encoders, servers that fail)
+is a `Fleet` of its own: it makes its replicas in `open`, is given every request in `submit`, and calls `ended` when
+one has finished or was refused. It puts its own events into the same queue with `Events.at`. A `Router` chooses among
+`Replica`s, which have `submit(live, now)`, `load`, `up`, `fail(now)` and `restore(now)`.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from perilune.errors import UnusableInput
+from perilune.rehearse.costs import Costs
+from perilune.rehearse.engine import Engine
+from perilune.rehearse.events import ARRIVAL, Events
+from perilune.rehearse.outcome import Counts, Outcome, ReplicaOutcome, Span
+from perilune.rehearse.replica.live import Live
+from perilune.rehearse.replica.replica import Ended, Replica
+from perilune.rehearse.request import Request, Traffic
+from perilune.rehearse.series import series
+from perilune.rehearse.tally import Log, Tally, Targets
+from perilune.rehearse.ticks import seconds, ticks
+
+EVENTS_BETWEEN_LOOKS = 256
+PROGRESS_S = 0.1
+
+LATEST_S = 10 * 365 * 86400.0
+"""The last instant that a request may come: ten years."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a fleet needs of the run it is part of."""
+
+    events: Events
+    tally: Tally
+    ended: Ended
+    seed: int = 0
+    one_step: bool = False
+    all_spans: bool = False
+
+    def replica(self, engine: Engine, costs: Costs, index: int, number: int, ended: Ended | None = None) -> Replica:
+        """A server of the fleet: the `index`th of all, the `number`th of its pool."""
+        name = f"{engine.name}-{number}"
+        self.tally.replicas.append(name)
+        return Replica(
+            engine,
+            costs,
+            name=name,
+            index=index,
+            events=self.events,
+            tally=self.tally,
+            ended=ended or self.ended,
+            seed=self.seed,
+            one_step=self.one_step,
+            all_spans=self.all_spans,
+        )
+
+
+class Router(Protocol):
+    """Chooses a server for a request."""
+
+    def pick(self, request: Request, replicas: Sequence[Replica], now: int) -> int:
+        """The index of the server, `now` in ticks."""
+        ...
+
+
+class Fleet(Protocol):
+    """The servers and how requests come to them."""
+
+    def open(self, run: Run) -> Sequence[Replica]:
+        """Make the servers, empty."""
+        ...
+
+    def submit(self, live: Live, now: int) -> None:
+        """A request arrives at the front."""
+        ...
+
+
+class RoundRobin:
+    """Every server in turn."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+
+    def pick(self, request: Request, replicas: Sequence[Replica], now: int) -> int:
+        """The next one, whatever its load."""
+        turn = self._turn % len(replicas)
+        self._turn += 1
+        return turn
+
+
+class Unified:
+    """Servers that prefill and decode, behind a router."""
+
+    def __init__(self, servers: Sequence[tuple[Engine, Costs]], router: Router | None = None) -> None:
+        self._servers = tuple(servers)
+        self._router = router or RoundRobin()
+        self._replicas: list[Replica] = []
+
+    def open(self, run: Run) -> Sequence[Replica]:
+        """Make the servers, named after their pools."""
+        numbers: dict[str, int] = {}
+        self._replicas = []
+        for index, (engine, costs) in enumerate(self._servers):
+            number = numbers.get(engine.name, 0)
+            numbers[engine.name] = number + 1
+            self._replicas.append(run.replica(engine, costs, index, number))
+        return self._replicas
+
+    def submit(self, live: Live, now: int) -> None:
+        """Ask the router, and hand the request to the server it names."""
+        replicas = self._replicas
+        replicas[self._router.pick(live.request, replicas, now)].submit(live, now)
+
+
+class _Source:
+    """Takes requests from the traffic as they are due, and brings their later turns."""
+
+    def __init__(self, traffic: Traffic, events: Events, tally: Tally, submit: Callable[[Live, int], None]) -> None:
+        self._requests = traffic.requests
+        self._closed = traffic.concurrency is not None
+        self._events = events
+        self._tally = tally
+        self._submit = submit
+        self._count = 0
+        self._latest = 0
+        self.in_flight: dict[int, Live] = {}
+
+    def start(self, concurrency: int | None) -> None:
+        """The first request of an open loop, or as many as a closed loop keeps in flight."""
+        for _ in range(1 if concurrency is None else concurrency):
+            self._next(0)
+
+    def _next(self, now: int) -> None:
+        request = next(self._requests, None)
+        if request is None:
+            return
+        if self._closed:
+            self._events.at(now, ARRIVAL, self._arrive, request)
+            return
+        if not 0 <= request.arrival_s <= LATEST_S:
+            raise UnusableInput(
+                f"Request {self._count + 1} arrives at {request.arrival_s} s, which is no instant of a rehearsal.",
+                where="arrival",
+            )
+        due = ticks(request.arrival_s)
+        if due < self._latest:
+            raise UnusableInput(
+                f"Request {self._count + 1} arrives at {request.arrival_s} s, before the one ahead of it.",
+                where="arrival",
+                fix="Sort the requests by arrival.",
+            )
+        self._latest = due
+        self._events.at(due, ARRIVAL, self._arrive_and_pull, request)
+
+    def _arrive_and_pull(self, now: int, request: Request) -> None:
+        self._arrive(now, request)
+        self._next(now)
+
+    def _arrive(self, now: int, request: Request) -> None:
+        live = Live(request, self._count, now)
+        self._count += 1
+        self.in_flight[live.index] = live
+        self._tally.arrived(live, now)
+        self._submit(live, now)
+
+    def ended(self, live: Live, now: int) -> None:
+        """A request finished or was refused: its next turn follows, or in a closed loop the next request."""
+        del self.in_flight[live.index]
+        then = live.request.then
+        if then is not None and live.first >= 0:
+            self._events.at(now + ticks(then.arrival_s), ARRIVAL, self._arrive, then)
+        elif self._closed:
+            self._next(now)
+
+
+def simulate(
+    traffic: Traffic,
+    fleet: Fleet,
+    *,
+    seed: int = 0,
+    one_step: bool = False,
+    records: bool = False,
+    spans: bool = False,
+    targets: Targets | None = None,
+    stop: Callable[[], bool] | None = None,
+    progress: Callable[[int], None] | None = None,
+    log: Log | None = None,
+) -> Outcome:
+    """Rehearse `traffic` on `fleet`.
+
+    `records` and `spans` keep every request and every stretch, and so take memory without bound. `stop` and `progress`
+    (told the requests ended so far) are asked every few hundred events; Ctrl-C and a true `stop` end the run early,
+    with what there is. `targets` asks for goodput. Raises UnusableInput for requests that are out of order in time.
+    """
+    events = Events()
+    tally = Tally(targets=targets, records=records, log=log)
+    source = _Source(traffic, events, tally, fleet.submit)
+    run = Run(events, tally, source.ended, seed, one_step, spans)
+    replicas = fleet.open(run)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        source.start(traffic.concurrency)
+        interrupted = _drive(events, tally, stop, progress)
+    finally:
+        if collecting:
+            gc.enable()
+    return _outcome(traffic, replicas, tally, source, events, seed, interrupted, targets)
+
+
+def _drive(
+    events: Events, tally: Tally, stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
+) -> bool:
+    """Handle events until there are none; whether the run was ended before."""
+    told = time.monotonic()
+    try:
+        while events:
+            events.run(EVENTS_BETWEEN_LOOKS)
+            if stop is not None and stop():
+                return True
+            if progress is not None and time.monotonic() - told >= PROGRESS_S:
+                progress(tally.completed + tally.rejected)
+                told = time.monotonic()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _outcome(
+    traffic: Traffic,
+    replicas: Sequence[Replica],
+    tally: Tally,
+    source: _Source,
+    events: Events,
+    seed: int,
+    interrupted: bool,
+    targets: Targets | None,
+) -> Outcome:
+    end = events.now if interrupted else tally.end
+    duration = seconds(end)
+    unfinished = sorted(source.in_flight.values(), key=lambda live: live.index)
+    found = list(tally.records or ())
+    if tally.records is not None:
+        found += [tally.record(live, None, "unfinished") for live in unfinished]
+    goodput = {}
+    if targets is not None:
+        ended = tally.completed + tally.rejected
+        goodput = {
+            "share": tally.good / ended if ended else 0.0,
+            "requests_per_second": tally.good / duration if duration else 0.0,
+        }
+    costs = [replica.costs for replica in replicas]
+    return Outcome(
+        traffic=traffic.name,
+        gpus=sum(replica.engine.gpus for replica in replicas),
+        duration_s=duration,
+        ttft_s=tally.ttft.distribution(),
+        tpot_s=tally.tpot.distribution(),
+        itl_s=tally.itl.distribution(),
+        e2e_s=tally.e2e.distribution(),
+        requests=Counts(tally.completed, tally.rejected, tally.retracted, len(unfinished)),
+        admitted_max=tally.admitted_max,
+        output_tokens=tally.output_tokens,
+        prompt_tokens=tally.prompt_tokens,
+        hit_tokens=tally.hit_tokens,
+        waits_s={cause: seconds(waited) for cause, waited in sorted(tally.waits.items())},
+        basis=min((one.basis for one in costs), key=("borrowed", "fitted", "calibrated").index, default="borrowed"),
+        error_band=(min(one.error_band[0] for one in costs), max(one.error_band[1] for one in costs)),
+        series=series(
+            [replica.line for replica in replicas],
+            sum(replica.engine.tokens * replica.engine.ranks for replica in replicas),
+            sum(replica.engine.slots * replica.engine.ranks for replica in replicas),
+            end,
+        ),
+        replicas=tuple(_replica_outcome(replica, end) for replica in replicas),
+        records=tuple(sorted(found, key=lambda record: record.index)),
+        notes=(*traffic.notes, *_notes(tally)),
+        goodput=goodput,
+        interrupted=interrupted,
+        seed=seed,
+    )
+
+
+def _notes(tally: Tally) -> list[str]:
+    return [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
+
+
+def _replica_outcome(replica: Replica, end: int) -> ReplicaOutcome:
+    engine = replica.engine
+    return ReplicaOutcome(
+        name=replica.name,
+        role=engine.role,
+        gpus=engine.gpus,
+        admitted_max=replica.admitted_max,
+        completed=replica.completed,
+        busy_share=replica.busy / end if end else 0.0,
+        series=series([replica.line], engine.tokens * engine.ranks, engine.slots * engine.ranks, end),
+        spans=tuple(
+            Span(seconds(one.start), seconds(one.end), one.what, one.requests, one.tokens) for one in replica.spans
+        ),
+    )
