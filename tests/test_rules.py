@@ -83,6 +83,7 @@ def test_the_example_trips_its_rule_with_the_severity_it_declares(example: Examp
     assert own, told(findings)
     assert {f.severity for f in own} == {SEVERITIES.get(example.id, "error")}
     assert all(f.message and f.fix and f.source for f in findings), told(findings)
+    assert all(text == " ".join(text.split()) for f in findings for text in (f.message, f.fix)), told(findings)
 
 
 @pytest.mark.parametrize("example", **EVERY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.plan.rules.edits import remove, write
-from perilune.plan.rules.refusals import SPECULATION
+from perilune.plan.rules.families import SPECULATION
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.plan.rules.edits import Edit, remove, write
-from perilune.plan.rules.refusals import ATTENTION
+from perilune.plan.rules.families import ATTENTION
 from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 

@@ -35,7 +35,7 @@ def refused(s: Subject) -> Iterator[Says]:
         return
     better = answer(s.known, found)
     severity, certainty = _certainty(s)
-    text = error[:LONGEST_ERROR].removesuffix(".").removeprefix("AssertionError: ").strip()
+    text = " ".join(error.split())[:LONGEST_ERROR].removesuffix(".").removeprefix("AssertionError:").strip()
     verdict = f"{certainty}{ENGINE} does not start with this command"
     parts = [f"{verdict}: {text}." if text else f"{verdict}."]
     parts += [_shortage(found)] if known and known.id == "memory-fraction-low" else []
@@ -43,7 +43,7 @@ def refused(s: Subject) -> Iterator[Says]:
     parts += found.resolved.warnings if found.error_stage == "parse" else ()
     flags = known.flags if known else tuple(f.name for f in s.known.flags if f.name in error)
     yield Says(
-        " ".join(parts),
+        " ".join(part for part in parts if part),
         "" if better else _advice(known, s),
         tuple(sorted(flags, key=lambda flag: not s.wrote(flag))) or _unread(s),
         better.changes if better else (),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perilune.plan.resolve.state import Resolved
 from perilune.plan.rules.edits import Edit, remove, write
-from perilune.plan.rules.refusals import ATTENTION, SPECULATION
+from perilune.plan.rules.families import ATTENTION, SPECULATION
 from perilune.plan.rules.rule import COMPARED, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.edits import Edit, edits_between, remove, write
 from perilune.plan.rules.finding import Severity
+from perilune.plan.rules.refusals.remedies import TP, whole_nodes
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.settled import Absurd
 from perilune.plan.rules.subject import Subject
 
-TP, MODEL = "--tp-size", "--model-path"
+MODEL = "--model-path"
 LONGEST_VALUE = 24
 
 
@@ -25,8 +26,7 @@ def absurd(s: Subject) -> Iterator[Says]:
 def _instead(s: Subject, one: Absurd) -> tuple[Edit, ...]:
     """All the accelerators of the nodes for the TP size; any other option has a value of its own."""
     if one.name == TP:
-        gpus = s.platform.gpus_per_node * s["nnodes"] // s["pp_size"]
-        return (write(TP, gpus),) if gpus else ()
+        return edits_between(s.known, whole_nodes(s.known, s.ledger))
     return remove(one.name) if one.name.startswith("-") else (Edit("unset-env", one.name),)
 
 

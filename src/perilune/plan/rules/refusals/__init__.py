@@ -6,14 +6,14 @@ from perilune.plan.memory import Ledger
 from perilune.plan.rules.refusals.context import CONTEXT
 from perilune.plan.rules.refusals.fallback import FALLBACK
 from perilune.plan.rules.refusals.kernels import KERNELS
-from perilune.plan.rules.refusals.known import ATTENTION, SPECULATION, Known, refusal
+from perilune.plan.rules.refusals.known import Known, refusal
 from perilune.plan.rules.refusals.memory import MEMORY
 from perilune.plan.rules.refusals.parallelism import PARALLELISM
 from perilune.plan.rules.refusals.speculation import REFUSED
 from perilune.plan.rules.refusals.spelling import SPELLING
 from perilune.plan.rules.refusals.state import STATE
 
-__all__ = ["ATTENTION", "KNOWN", "SPECULATION", "Known", "known_refusal", "refusal"]
+__all__ = ["KNOWN", "Known", "known_refusal", "refusal"]
 
 KNOWN: tuple[Known, ...] = (*SPELLING, *MEMORY, *REFUSED, *STATE, *CONTEXT, *KERNELS, *PARALLELISM, *FALLBACK)
 

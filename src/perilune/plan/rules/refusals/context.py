@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from perilune.plan.rules.refusals.known import ATTENTION, Known, known, then, unset
-from perilune.plan.rules.refusals.parallelism import nearest_divisor
+from perilune.plan.rules.families import ATTENTION
+from perilune.plan.rules.refusals.known import Known, known
+from perilune.plan.rules.refusals.remedies import nearest_divisor, then, unset
 
 CONTEXT: tuple[Known, ...] = (
     known(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from perilune.plan.memory import Ledger
-from perilune.plan.rules.refusals.known import ATTENTION, Known, known, unset, write
+from perilune.plan.rules.families import ATTENTION
+from perilune.plan.rules.refusals.known import Known, known
+from perilune.plan.rules.refusals.remedies import unset, write
 from perilune.plan.server import Server
 
 

@@ -7,22 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perilune.plan.memory import Ledger
-from perilune.plan.server import Server
+from perilune.plan.rules.refusals.remedies import Remedy
 
-ATTENTION = ("--attention-backend", "--decode-attention-backend", "--prefill-attention-backend")
-SPECULATION = (
-    "--speculative-algorithm",
-    "--speculative-draft-model-path",
-    "--speculative-dspark-block-size",
-    "--speculative-dflash-block-size",
-    "--speculative-num-draft-tokens",
-    "--speculative-num-steps",
-    "--speculative-eagle-topk",
-    "--speculative-draft-attention-backend",
-    "--enable-linear-replayssm-spec",
-)
-
-Remedy = Callable[[Server, Ledger], Server]
 Applies = Callable[[Ledger], bool]
 
 
@@ -62,38 +48,6 @@ def known(
 ) -> Known:
     """A class of refusal; `error` is a regular expression."""
     return Known(name, re.compile(error), why, says, remedy, flags, applies)
-
-
-def write(flag: str, value: str | None = None) -> Remedy:
-    """Write a flag."""
-    return lambda server, _: server.set(flag, value)
-
-
-def unset(*flags: str) -> Remedy:
-    """Remove flags."""
-
-    def edit(server: Server, _: Ledger) -> Server:
-        for flag in flags:
-            server = server.unset(flag)
-        return server
-
-    return edit
-
-
-def unset_env(name: str) -> Remedy:
-    """Remove a variable."""
-    return lambda server, _: server.with_env({name: None})
-
-
-def then(*remedies: Remedy) -> Remedy:
-    """One remedy after the other."""
-
-    def edit(server: Server, found: Ledger) -> Server:
-        for remedy in remedies:
-            server = remedy(server, found)
-        return server
-
-    return edit
 
 
 def refusal(found: Ledger) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perilune.plan.memory import Ledger
 from perilune.plan.memory.pools import rest_gib
-from perilune.plan.rules.refusals.known import Known, known, unset
+from perilune.plan.rules.refusals.known import Known, known
+from perilune.plan.rules.refusals.remedies import unset
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
@@ -53,6 +54,10 @@ def _fewer_requests(server: Server, found: Ledger) -> Server:
     return server
 
 
+def _redundant(found: Ledger) -> bool:
+    return bool(found.resolved["ep_num_redundant_experts"])
+
+
 def _without_aiter_opt(found: Ledger) -> bool:
     return found.resolved.platform.kind == "hip" and found.resolved.model.is_kimi_k3 and not _aiter_opt(found)
 
@@ -61,7 +66,22 @@ def _aiter_opt(found: Ledger) -> bool:
     return found.resolved.env.get(AITER_OPT, "").lower() in ("1", "true", "yes", "y")
 
 
+def _few_tokens(found: Ledger) -> bool:
+    """Whether --max-total-tokens is less than a page."""
+    i = found.inputs
+    return i is not None and i.max_total_tokens is not None and i.max_total_tokens < i.page
+
+
 MEMORY: tuple[Known, ...] = (
+    known(
+        "kv-tokens-few",
+        r"Please try to increase --mem-fraction-static",
+        "--max-total-tokens is less than one page, and that is all the KV pool may hold; the memory is not the matter.",
+        "remove --max-total-tokens",
+        unset("--max-total-tokens"),
+        ("--max-total-tokens",),
+        _few_tokens,
+    ),
     known(
         "state-pin-large",
         NO_ROOM,
@@ -112,6 +132,15 @@ MEMORY: tuple[Known, ...] = (
         "remove --max-mamba-cache-size and --mamba-full-memory-ratio",
         unset("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
         ("--max-mamba-cache-size", "--mamba-full-memory-ratio"),
+    ),
+    known(
+        "memory-weights",
+        r"^Loading runs out of memory",
+        "Every redundant expert is one more on every GPU.",
+        "remove --ep-num-redundant-experts",
+        unset("--ep-num-redundant-experts"),
+        ("--ep-num-redundant-experts",),
+        _redundant,
     ),
     known(
         "memory-weights",

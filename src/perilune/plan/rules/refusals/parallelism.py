@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from perilune.plan.memory import Ledger
-from perilune.plan.rules.refusals.known import Known, Remedy, known, unset
-from perilune.plan.rules.subject import whole
-from perilune.plan.server import Server
+from perilune.plan.rules.refusals.known import Known, known
+from perilune.plan.rules.refusals.remedies import nearest_divisor, then, unset
 
-MOST_RANKS = 4096
+SIZES = {
+    "--ep-size": "ep_size",
+    "--moe-dp-size": "moe_dp_size",
+    "--attn-dp-size": "attn_dp_size",
+    "--attn-cp-size": "attn_cp_size",
+}
 
 
-def nearest_divisor(flag: str, of: str) -> Remedy:
-    """The largest value of `flag`, not above the present one, that divides the field `of`."""
+def _zeros(found: Ledger) -> list[str]:
+    return [flag for flag, field in SIZES.items() if found.resolved[field] == 0]
 
-    def edit(server: Server, found: Ledger) -> Server:
-        total = int(found.resolved[of] or 1)
-        present = server.value(flag) or "1"
-        size = whole(present) or 1
-        best = next((n for n in range(min(size, total, MOST_RANKS), 0, -1) if total % n == 0), 1)
-        return server.unset(flag) if best == 1 else server.set(flag, best)
 
-    return edit
+def _in_groups(found: Ledger) -> bool:
+    return found.error_stage == "groups"
+
+
+def _some_zero(found: Ledger) -> bool:
+    return _in_groups(found) and bool(_zeros(found))
 
 
 PARALLELISM: tuple[Known, ...] = (
@@ -62,6 +65,24 @@ PARALLELISM: tuple[Known, ...] = (
         "remove --enable-layernorm-sp",
         unset("--enable-layernorm-sp"),
         ("--enable-layernorm-sp",),
+    ),
+    known(
+        "parallel-zero",
+        r"ZeroDivisionError",
+        "A group of size 0 has no ranks: the GPUs cannot be divided by it.",
+        "remove the sizes that are 0",
+        lambda server, found: unset(*_zeros(found))(server, found),
+        tuple(SIZES),
+        _some_zero,
+    ),
+    known(
+        "parallel-experts",
+        r"ZeroDivisionError|parallel topology is inconsistent",
+        "Expert groups are cut from TP groups, so the TP size is a multiple of --ep-size times --moe-dp-size.",
+        "write an --ep-size that divides the TP size",
+        then(unset("--moe-dp-size"), nearest_divisor("--ep-size", "tp_size")),
+        ("--ep-size", "--moe-dp-size", "--tp-size"),
+        _in_groups,
     ),
     known(
         "parallel-heads",

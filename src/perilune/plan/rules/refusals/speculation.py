@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from perilune.plan.memory import Ledger
-from perilune.plan.rules.refusals.known import SPECULATION, Known, known, unset, unset_env, write
+from perilune.plan.rules.families import SPECULATION
+from perilune.plan.rules.refusals.known import Known, known
+from perilune.plan.rules.refusals.remedies import unset, unset_env, write
 from perilune.plan.server import Server
 
 

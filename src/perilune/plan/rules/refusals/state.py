@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from perilune.plan.memory import Ledger
-from perilune.plan.rules.refusals.known import Known, known, unset, write
-from perilune.plan.rules.refusals.parallelism import nearest_divisor
+from perilune.plan.rules.refusals.known import Known, known
+from perilune.plan.rules.refusals.remedies import nearest_divisor, unset, write
 from perilune.plan.server import Server
 
 
 def _long_enough_track(server: Server, found: Ledger) -> Server:
-    page = int(found.resolved["page_size"] or 1)
-    return server.set("--mamba-track-interval", max(256, page) // page * page)
+    page, window = int(found.resolved["page_size"] or 1), int(found.resolved["speculative_num_draft_tokens"] or 1)
+    return server.set("--mamba-track-interval", -(-max(256, window) // page) * page)
 
 
 def _eplb_alone(found: Ledger) -> bool:

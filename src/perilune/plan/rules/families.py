@@ -1,0 +1,16 @@
+"""Flags that go together: one of them is rarely right without a look at the others."""
+
+from __future__ import annotations
+
+ATTENTION = ("--attention-backend", "--decode-attention-backend", "--prefill-attention-backend")
+SPECULATION = (
+    "--speculative-algorithm",
+    "--speculative-draft-model-path",
+    "--speculative-dspark-block-size",
+    "--speculative-dflash-block-size",
+    "--speculative-num-draft-tokens",
+    "--speculative-num-steps",
+    "--speculative-eagle-topk",
+    "--speculative-draft-attention-backend",
+    "--enable-linear-replayssm-spec",
+)
