@@ -37,4 +37,4 @@ def objects(source: Source, decoder: msgspec.json.Decoder[T], most: int = LINE_B
 def spoken(error: Exception) -> str:
     """The decoder's reason, begun in lower case."""
     text = str(error).rstrip(".")
-    return text[:1].lower() + text[1:]
+    return text if text.startswith("JSON") else text[:1].lower() + text[1:]

@@ -25,7 +25,7 @@ DOCUMENT_BYTES: Final = 256 * 2**20
 EXPANSION: Final = 200
 """How many times its packed size a gzip file may grow, beyond `EXPANSION_FREE` bytes. Traces grow 4 to 15 times."""
 
-EXPANSION_FREE: Final = 64 * 2**20
+EXPANSION_FREE: Final = 8 * 2**20
 
 MOST_TOKENS: Final = 10**8
 MOST_SECONDS: Final = 10.0**10
@@ -119,10 +119,11 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedIOBase, int]]:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:
         raise unusable(path, error) from None
-    with io.BufferedReader(io.FileIO(handle, "rb"), 2**18) as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnusableInput("This is no regular file.", where=str(path))
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        raise UnusableInput("This is no regular file.", where=str(path))
+    with os.fdopen(handle, "rb") as file:
         if file.peek(2)[:2] != _GZIP:
             yield file, 0
             return

@@ -1,8 +1,8 @@
 """TraceLab rounds of coding agents: JSON lines, a round each, with how much of the prompt was cached.
 
-There are no block ids: ids are made that repeat as much of the round before as was recorded. A round is sent at its
-latest input event and answered at its latest output event. Rounds are kept in a few numbers each, all of them at once,
-because nothing says that the rounds of a session stand together.
+There are no block ids: ids are made that repeat as much of the round before, with its answer, as was recorded. A round
+is sent at its latest input event and answered at its latest output event. Rounds are kept in a few numbers each, all of
+them at once, because nothing says that the rounds of a session stand together.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _turns(rounds: list[_Round], prefix: tuple[int, ...], session: int) -> Itera
     minter = Minter(session)
     ids, done_s = prefix, 0.0
     for each in rounds:
-        ids = minter.extend(ids[: each.cached // BLOCK_TOKENS], each.isl // BLOCK_TOKENS)
+        ids = minter.extend(ids[: each.cached // BLOCK_TOKENS], (each.isl + each.osl) // BLOCK_TOKENS)
         yield Request(max(0.0, each.sent_s - done_s), each.isl, each.osl, ids, BLOCK_TOKENS, session=session)
         done_s = each.answered_s
 

@@ -1,7 +1,7 @@
 """WEKA sessions flattened to CSV: a row a call, with how much of its prompt was cached instead of block ids.
 
 Rows of one session follow one another; a sub-agent's rows come after the turn that called it, and their times count
-from its start. Ids are made so that each prompt repeats as much of the one before it as was recorded.
+from its start. Ids are made so that each prompt repeats as much of the prompt and answer before it as was recorded.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read(source: Source) -> Iterator[Request]:
         wait = real(source, think, "think_time_s") if chain else t_s + (session.done_s if agent else 0.0)
         if not source.usable(FIELDS, wait, isl, osl):
             continue
-        blocks = session.minter.extend(session.cached(agent)[: cached // BLOCK_TOKENS], isl // BLOCK_TOKENS)
+        blocks = session.minter.extend(session.cached(agent)[: cached // BLOCK_TOKENS], (isl + osl) // BLOCK_TOKENS)
         chain.append(Request(wait, isl, osl, blocks, BLOCK_TOKENS, session=number))
         session.ids[agent] = blocks
         if agent and len(chain) == 1:
