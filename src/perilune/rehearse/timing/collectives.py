@@ -95,6 +95,12 @@ class Fabric:
         return start + size / self.bandwidth(width)
 
 
+def over_nvlink(resolved: Resolved) -> bool:
+    """Whether PD transfers go over the scale-up fabric and not the NICs: Mooncake's pool of memory made for that."""
+    backend, pool = resolved["disaggregation_transfer_backend"], resolved.env.get("SGLANG_MOONCAKE_CUSTOM_MEM_POOL")
+    return backend == "mooncake" and pool in ("NVLINK", "INTRA_NODE_NVLINK")
+
+
 def link_bytes_per_s(platform: Platform, machine: Machine) -> float:
     """A GPU's scale-up link, one way."""
     if machine.link is not None:

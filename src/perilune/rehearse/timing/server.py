@@ -8,7 +8,7 @@ from perilune.plan.memory import Ledger
 from perilune.rehearse.costs import Basis
 from perilune.rehearse.ticks import TOKEN, ticks
 from perilune.rehearse.timing.basis import Efficient, efficient
-from perilune.rehearse.timing.collectives import US
+from perilune.rehearse.timing.collectives import US, link_bytes_per_s, over_nvlink
 from perilune.rehearse.timing.encoder import encoder_of
 from perilune.rehearse.timing.parts import hand_over_of, stages_of
 from perilune.rehearse.timing.work import verify_width
@@ -31,7 +31,8 @@ class ServerCosts:
         self._width = verify_width(resolved)
         self._row = max(stage.kv_cell for stage in terms.stages) / terms.pool.dcp
         self._slot = terms.pool.slot_bytes
-        self._nic = machine.nic.value * known.link_share.value
+        wire = link_bytes_per_s(resolved.platform, machine) if over_nvlink(resolved) else machine.nic.value
+        self._wire = wire * known.link_share.value
         self._host, self._storage = machine.host.value, machine.storage.value
         self._start = ticks(known.transfer_start_us.value * US)
         self._decode: dict[tuple[int, int], tuple[int, int]] = {}
@@ -77,7 +78,7 @@ class ServerCosts:
 
         GPUs send side by side, so the time is that of the GPU that holds most.
         """
-        return self._start + ticks(self._held(tokens) / self._nic)
+        return self._start + ticks(self._held(tokens) / self._wire)
 
     def host_load(self, tokens: int, *, storage: bool) -> int:
         """Ticks of KV and state of `tokens` from host memory; from storage, to host memory first."""

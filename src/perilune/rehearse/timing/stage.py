@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perilune.rehearse.timing.collectives import Exchange, Fabric
 from perilune.rehearse.timing.roofline import Roofline, Speeds
-from perilune.rehearse.timing.work import DraftWork, Routed, Shares, StageWork
+from perilune.rehearse.timing.work import DraftWork, Shares, StageWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class StageTimes:
 
     def _experts(self, tokens: float) -> float:
         routed = self._work.routed
-        return 0.0 if routed is None else experts_seconds(routed, tokens, self._speeds)
+        return 0.0 if routed is None else routed.seconds(tokens, self._speeds)
 
     def _propose(self, local: int) -> float:
         draft = self._draft
@@ -114,12 +114,3 @@ class StageTimes:
         queries = self._tokens * 2 * self._work.query_macs / speeds.flops["wide"]
         stored = max(moved.row / speeds.bytes_per_s, queries) / moved.share
         return stored + moved.draft_row / speeds.bytes_per_s
-
-
-def experts_seconds(routed: Routed, tokens: float, speeds: Speeds) -> float:
-    """Seconds of a stage's routed experts: weights of the distinct ones, or their operations; and the rows moved."""
-    rows = routed.rows(tokens)
-    reading = routed.distinct(tokens) * routed.size / speeds.bytes_per_s
-    running = 2 * rows * routed.macs / speeds.flops[routed.rate]
-    moving = rows * routed.row_bytes / speeds.bytes_per_s
-    return routed.layers * (max(reading, running) + moving)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,11 +9,10 @@ from perilune.plan.memory.weights import shape_of
 from perilune.plan.model import Geometry, ParallelShape, geometry_of, resident_weights, stage_layers
 from perilune.plan.model.geometry.blocks import QUERY_PROJECTIONS, W_KC, Mla
 from perilune.plan.model.geometry.cache import LatentCache
-from perilune.plan.model.geometry.experts import resident_slice
 from perilune.plan.model.geometry.resident import Held
-from perilune.plan.model.geometry.storage import FP8, FP8_BLOCK, MXFP4, NVFP4, W4A8, Storage
 from perilune.plan.resolve.state import TRUE_WORDS, Resolved
-from perilune.rehearse.timing.roofline import Product, Rate
+from perilune.rehearse.timing.experts import Routed, dense_rate, routed_of
+from perilune.rehearse.timing.roofline import Product
 
 UNREAD = frozenset({"embedding", "vision", "rotary table", "Markov tables"})
 """Groups of which a step touches a few rows at most."""
@@ -33,13 +31,10 @@ ATTENTION = frozenset(
 )
 """Groups that run on the tokens of one attention-DP rank; the others run on all tokens of the TP group."""
 
-NARROW = (FP8, FP8_BLOCK, NVFP4, MXFP4, W4A8)
 PER_LAYER_WIDE = frozenset({"norms", "attention residual", "hyper-connections"})
-WIDE_INPUTS = frozenset({"marlin", "triton_kernel"})  # runners that keep activations in 16 bits
 KDA_CHUNK = 64  # tokens a prefill kernel of the delta rule takes at once
 STREAM_PASSES = 10  # times a layer reads or writes the residual stream in prefill: norms, adds, inputs and outputs
 HEAD_PASSES = 10  # times a recurrent layer reads or writes rows as wide as its heads
-ROUTED_ROW_BYTES = 5  # per latent element of a routed row: gathered in 1 B, written and summed in 2 B each
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +45,6 @@ class Shares:
     total: tuple[Product, ...]  # tokens of the whole TP group
     shard: tuple[Product, ...]  # a rank's own share of its attention-DP rank's tokens
     last: tuple[Product, ...]  # the head: one row a request in prefill, every row in decode
-
-
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """One stage's routed experts on one GPU."""
-
-    layers: int
-    experts: int  # of the model
-    top_k: int
-    local: int  # experts on this GPU
-    ep: int
-    size: int  # bytes of one expert's slice
-    macs: int  # multiply-adds of one row through one expert's slice
-    rate: Rate
-    row_bytes: int  # activations that one routed row moves
-
-    def distinct(self, tokens: float) -> float:
-        """Experts of the fullest GPU that at least one of `tokens` tokens chooses.
-
-        Each token chooses `top_k` of all at random: the mean is local (1 - (1 - k/E)^n). With EP the fullest rank
-        holds about sqrt(2 mean ln EP) more.
-        """
-        mean = self.local * (1.0 - (1.0 - self.top_k / self.experts) ** tokens)
-        return min(float(self.local), self._fullest(mean))
-
-    def rows(self, tokens: float) -> float:
-        """(token, expert) pairs that the fullest GPU runs."""
-        return min(tokens * min(self.top_k, self.local), self._fullest(tokens * self.top_k / self.ep))
-
-    def _fullest(self, mean: float) -> float:
-        return mean if self.ep == 1 else mean + math.sqrt(2.0 * mean * math.log(self.ep))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +74,7 @@ def _stage(resolved: Resolved, geometry: Geometry, shape: ParallelShape, stage: 
     start, end = stage_layers(geometry.num_layers, shape.pp, shape.partition)[stage]
     linear = sum(start <= n < end for n in geometry.linear_layers)
     full = sum(start <= n < end for n in geometry.full_layers)
-    routed = _routed(resolved, geometry, shape, start, end)
+    routed = routed_of(resolved, geometry, shape, start, end)
     held = [part for group in resident_weights(geometry, shape, stage) for part in group.parts]
     hidden = geometry.config.hidden_size
     gathered = shape.dcp if resolved["dcp_replicate_q_proj"] else 1
@@ -155,55 +119,6 @@ def _shares(held: Iterable[Held], shape: ParallelShape, skip: set[str], gathered
 def _product(part: Held, times: int = 1) -> Product:
     macs = part.rows * part.cols * part.tensors.count * part.units if part.cols > 1 else 0
     return Product(part.bytes * times, macs * times, dense_rate(part.storage))
-
-
-def dense_rate(storage: Storage) -> Rate:
-    """The format that products with weights stored so run in, experts aside."""
-    return "narrow" if storage in NARROW else "wide"
-
-
-def _routed(resolved: Resolved, geometry: Geometry, shape: ParallelShape, start: int, end: int) -> Routed | None:
-    experts = geometry.experts
-    layers = sum(start <= n < end for n in experts.layers) if experts else 0
-    if experts is None or not layers:
-        return None
-    piece = resident_slice(experts, shape)
-    return Routed(
-        layers=layers,
-        experts=experts.count,
-        top_k=top_k(geometry),
-        local=piece.local,
-        ep=shape.ep,
-        size=(piece.weight_bytes + piece.bias_bytes) // piece.local,
-        macs=experts.matrices * piece.hidden * piece.intermediate,
-        rate=expert_rate(resolved, piece.storage),
-        row_bytes=ROUTED_ROW_BYTES * piece.hidden + 2 * (experts.up_matrices + 2) * piece.intermediate,
-    )
-
-
-def top_k(geometry: Geometry) -> int:
-    """Experts that a token chooses."""
-    f = geometry.config.fields
-    for key in ("num_experts_per_token", "num_experts_per_tok"):
-        if f.has(key):
-            return f.integer(key, high=1 << 16)
-    raise f.bad("num_experts_per_tok", "is missing")
-
-
-def expert_rate(resolved: Resolved, storage: Storage) -> Rate:
-    """The format that the routed experts' products run in, by runner and platform.
-
-    FlashInfer's MXFP4 kernels quantize activations to 8 bits on Blackwell and keep 16 bits on Hopper unless told
-    otherwise; MegaMoE and DeepGEMM take FP8; Marlin and Triton keep 16 bits. Source: SGLang 0.5.23
-    layers/quantization/mxfp4.py. 4-bit activations gain nothing over 8-bit ones where both were published: NVFP4
-    beside MXFP4 on B300, A4W4 beside A8W4 on MI35x.
-    """
-    platform = resolved.platform
-    if storage is MXFP4:
-        if platform.kind == "cuda" and (platform.sm or 0) < 100:
-            return "narrow" if resolved["flashinfer_mxfp4_moe_precision"] == "fp8" else "wide"
-        return "wide" if resolved["moe_runner_backend"] in WIDE_INPUTS else "narrow"
-    return dense_rate(storage)
 
 
 def _pair_macs(geometry: Geometry, shape: ParallelShape) -> int:
