@@ -13,9 +13,10 @@ from perilune.plan.model import ParallelShape
 from perilune.plan.model.geometry.cache import LatentCache
 from perilune.plan.resolve.state import Resolved
 from perilune.rehearse.timing.collectives import US, Exchange, Fabric
+from perilune.rehearse.timing.experts import top_k
 from perilune.rehearse.timing.roofline import Speeds
 from perilune.rehearse.timing.stage import Launch, Moved, StageTimes
-from perilune.rehearse.timing.work import StageWork, draft_work, flag, stage_work, top_k, verify_width
+from perilune.rehearse.timing.work import StageWork, draft_work, flag, stage_work, verify_width
 
 ELEMENT = 2  # bytes of an activation
 
