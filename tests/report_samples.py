@@ -9,7 +9,8 @@ from pathlib import Path
 from perilune.rehearse.acceptance import Acceptance
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Counts, Distribution, Outcome, ReplicaOutcome, RequestRecord, Series, Span
-from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, Slo
+from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal
+from perilune.rehearse.tally import Targets
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\"'\x1b[31m\u2028$\\frac{"
 BINS = 120
@@ -106,7 +107,7 @@ def rehearsal(**changes: object) -> Rehearsal:
         load=OfferedLoad(concurrency=128, isl=8192, osl=1024, requests=320),
         outcome=replace(outcome(), goodput={"share": 0.72, "requests_per_second": 0.55}),
         router="cache_aware",
-        slo=Slo(ttft_s=5.0, tpot_s=0.05),
+        slo=Targets(ttft_s=5.0, tpot_s=0.05),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -129,7 +130,6 @@ def hostile_rehearsal() -> Rehearsal:
     return rehearsal(
         model=HOSTILE,
         load=OfferedLoad(trace=Path(HOSTILE), requests=3),
-        notes=(HOSTILE,),
         outcome=replace(made, traffic=HOSTILE, notes=(HOSTILE,), replicas=named),
         acceptance=Acceptance(4.5, HOSTILE, assumed=True),
         settings={"profile": HOSTILE},

@@ -14,11 +14,12 @@ from PIL import Image
 
 from perilune.errors import UnusableInput
 from perilune.rehearse.outcome import Counts, Distribution
-from perilune.rehearse.report import Slo, document, summary
+from perilune.rehearse.report import document, summary
 from perilune.rehearse.report.compare import comparison, comparison_lines
 from perilune.rehearse.report.perfetto import chrome_trace
 from perilune.rehearse.report.plots import plots
 from perilune.rehearse.report.text import change, resampled, share, short_time, sparkline
+from perilune.rehearse.tally import Targets
 from report_samples import HOSTILE, distribution, hostile_rehearsal, outcome, published_rehearsal, rehearsal
 
 CONTRACT = {
@@ -96,13 +97,15 @@ def test_a_measurement_stands_beside_the_prediction_of_the_same_workload_only() 
 @pytest.mark.parametrize(
     ("goodput", "slo", "met"),
     [
-        ({"share": 0.9}, Slo(ttft_s=1.0), True),
-        ({"share": 0.899}, Slo(ttft_s=1.0), False),
-        ({}, Slo(tpot_s=1.0), False),
+        ({"share": 0.9}, Targets(ttft_s=1.0), True),
+        ({"share": 0.899}, Targets(ttft_s=1.0), False),
+        ({}, Targets(tpot_s=1.0), False),
         ({"share": 0.1}, None, None),
     ],
 )
-def test_an_slo_is_met_by_nine_requests_in_ten(goodput: dict[str, float], slo: Slo | None, met: bool | None) -> None:
+def test_an_slo_is_met_by_nine_requests_in_ten(
+    goodput: dict[str, float], slo: Targets | None, met: bool | None
+) -> None:
     assert rehearsal(outcome=replace(outcome(), goodput=goodput), slo=slo).slo_met is met
 
 

@@ -17,6 +17,7 @@ VERBS = {
     "commands": "Print the exact command of every node, for a shell or for docker.",
     "memory": "The memory ledger of any `sglang serve` command line, and what it admits.",
     "resolve": "What SGLang makes of a command line: every default, rewrite and rejection.",
+    "rehearse": "Serve a trace or a workload on a plan in simulated time: TTFT, TPOT, throughput.",
     "check": "What is wrong with a command, script or manifest, and how to fix it.",
     "explain": "Derive one figure of a ledger, with the numbers put in.",
     "recipes": "List the published recipes and what each is made of.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perilune.rehearse.report.document import document
-from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, Slo, facts_of
+from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal, facts_of
 from perilune.rehearse.report.summary import summary
 
-__all__ = ["PoolFacts", "Rehearsal", "Slo", "document", "facts_of", "summary"]
+__all__ = ["PoolFacts", "Rehearsal", "document", "facts_of", "summary"]

@@ -56,7 +56,7 @@ def document(run: Rehearsal) -> dict[str, Any]:
         ],
         "series": _series(found.series),
         "published": [_published(one) for one in run.published],
-        "notes": [*run.notes, *found.notes],
+        "notes": list(found.notes),
     }
 
 

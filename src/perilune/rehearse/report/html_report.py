@@ -227,7 +227,7 @@ def _made_of(run: Rehearsal) -> Iterable[str]:
     for name, text in rows:
         yield f"<dt>{escape(printable(name))}</dt><dd><code>{escape(printable(text))}</code></dd>"
     yield "</dl>"
-    yield _list([*run.notes, *run.outcome.notes])
+    yield _list(run.outcome.notes)
 
 
 def _env(env: Any) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from perilune.rehearse.outcome import Outcome
-from perilune.rehearse.report.rehearsal import ATTAINMENT, Published, Rehearsal, Slo
+from perilune.rehearse.report.rehearsal import ATTAINMENT, Published, Rehearsal
 from perilune.rehearse.report.text import printable, share, short_time
+from perilune.rehearse.tally import Targets
 
 BINDS = {"state": "the KDA state pool binds", "kv": "the KV pool binds", "asked": "the request limit binds"}
 CAUSES = {
@@ -61,8 +62,8 @@ def _paced(run: Rehearsal) -> str:
 def trust_text(run: Rehearsal) -> str:
     """What the step times rest on and how wide they are, in words."""
     low, high = run.outcome.error_band
-    says = run.basis_says or BASES[run.outcome.basis]
-    return f"Predicted, not measured. {printable(says).rstrip('.')}; expect real times {_off(low)} to {_off(high)}."
+    says = f"Step times are {printable(run.basis_says).rstrip('.')}" if run.basis_says else BASES[run.outcome.basis]
+    return f"Predicted, not measured. {says}; expect real times {_off(low)} to {_off(high)}."
 
 
 def _off(factor: float) -> str:
@@ -78,7 +79,7 @@ def acceptance_text(run: Rehearsal) -> str:
     return f"{start} speculative step yields {found.length:g} tokens on average ({printable(found.source)})."
 
 
-def slo_text(slo: Slo) -> str:
+def slo_text(slo: Targets) -> str:
     """The targets, such as `TTFT 2.00 s, TPOT 50.0 ms`."""
     named = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s))
     return ", ".join(f"{name} {short_time(value)}" for name, value in named if value is not None)

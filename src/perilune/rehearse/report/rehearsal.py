@@ -16,6 +16,7 @@ from perilune.plan.planned import ENGINE, PlannedPool
 from perilune.rehearse.acceptance import Acceptance
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Outcome
+from perilune.rehearse.tally import Targets
 
 ATTAINMENT = 0.9
 """Share of the requests that must meet both targets for an SLO to be met, as goodput is usually defined."""
@@ -75,14 +76,6 @@ def shape_of(values: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Slo:
-    """Targets of a request, in seconds; None where there is none."""
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Published:
     """A published measurement of the recipe that was rehearsed; `same` where the workload was this one, too."""
 
@@ -101,9 +94,8 @@ class Rehearsal:
     outcome: Outcome
     router: str | None = None
     acceptance: Acceptance | None = None
-    slo: Slo | None = None
-    basis_says: str = ""  # what the step times rest on, in words
-    notes: tuple[str, ...] = ()  # what the reader of a trace did to it
+    slo: Targets | None = None
+    basis_says: str = ""  # what the step times are: `fitted to ...`
     settings: Mapping[str, str] = field(default_factory=dict)  # what else shaped the run: failures, profile
 
     @property

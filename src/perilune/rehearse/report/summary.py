@@ -32,8 +32,7 @@ def summary(run: Rehearsal) -> list[Line]:
     for label, text, style in _facts(run):
         lines += _labelled(label, text, style)
     lines += [*_over_time(found), *_published(run)]
-    notes = [*run.notes, *found.notes]
-    return lines + [line for note in notes for line in _wrapped(note, "dim", indent="- ")]
+    return lines + [line for note in found.notes for line in _wrapped(note, "dim", indent="- ")]
 
 
 def _what(run: Rehearsal) -> Iterator[Line]:
@@ -58,8 +57,8 @@ def _facts(run: Rehearsal) -> Iterator[tuple[str, str, str]]:
     found = run.outcome
     yield (
         "throughput",
-        f"{found.tokens_per_second_per_gpu:,.0f} tokens/s per GPU (input + output); "
-        f"{found.output_tokens_per_second:,.0f} output tokens/s in all",
+        f"{found.tokens_per_second_per_gpu:,.0f} tokens/s per GPU (input + output), "
+        f"{found.output_tokens_per_second:,.0f} output in all",
         "",
     )
     if run.slo is not None:

@@ -9,12 +9,27 @@
     label, stroke: ink(color), width: 1.6, dash, points: { show: false },
     value: (_, value) => number(value), ...extra,
   });
+  const short = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
   const spent = (seconds) => {
-    if (seconds < 600) return `${number(seconds)} s`;
+    if (seconds < 600) return `${short(seconds)} s`;
     const minutes = seconds / 60;
-    return minutes < 600 ? `${number(minutes)} min` : `${number(minutes / 60)} h`;
+    return minutes < 600 ? `${short(minutes)} min` : `${short(minutes / 60)} h`;
   };
   const time = (extra) => axis({ values: (_, splits) => splits.map(spent), space: 70, ...extra });
+
+  // Round values of a logarithmic axis: 1, 2 and 5 of each power of ten, of a wide range the powers alone.
+  const rounds = (_, axis, min, max) => {
+    const [first, last] = [Math.floor(Math.log10(min)), Math.ceil(Math.log10(max))];
+    const steps = Math.log10(max / min) > 2.3 ? [1] : [1, 2, 5];
+    const found = [];
+    for (let power = first; power <= last; power++) {
+      for (const step of steps) {
+        const value = step * 10 ** power;
+        if (value >= min && value <= max) found.push(value);
+      }
+    }
+    return found;
+  };
 
   // Latency: share of requests at or below a value.
   const curves = (id, names, unit, factor) => {
@@ -35,8 +50,8 @@
         scales: { x: { time: false, distr: logarithmic ? 3 : 1, range: (_, min, max) => [min, max] }, y: { range: [0, 100] } },
         axes: [
           axis({
-            filter: (_, splits) => splits.map((value) => (!logarithmic || "125".includes(value.toExponential(0)[0]) ? value : null)),
-            values: (_, splits) => splits.map((value) => (value === null ? "" : `${number(value)} ${unit}`)), space: 60,
+            ...(logarithmic && { splits: rounds, filter: (_, splits) => splits }),
+            values: (_, splits) => splits.map((value) => (value === null ? "" : `${short(value)} ${unit}`)), space: 60,
           }),
           axis({ values: (_, splits) => splits.map((value) => `${value} %`), size: 52 }),
         ],

@@ -1,0 +1,269 @@
+"""`perilune rehearse`: a planned deployment under traffic, without a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from perilune.cli import options, output
+from perilune.cli.choice import choice_options, deployment_of
+from perilune.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from perilune.plan.deployment import Deployment, Role
+    from perilune.plan.planned import Plan
+    from perilune.rehearse.offered import OfferedLoad
+    from perilune.rehearse.report import Rehearsal
+    from perilune.rehearse.tally import Targets
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+REPLICAS = click.IntRange(1, 10_000)
+FILE = click.Path(dir_okay=False, path_type=Path)
+INTERRUPTED = 130
+
+
+class Positive(click.ParamType[float]):
+    """A finite number above zero."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        if not math.isfinite(number) or number <= 0:
+            self.fail(f"{value!r} must be a finite number above 0.", param, ctx)
+        return number
+
+
+POSITIVE = Positive()
+
+
+def traffic_options(function: F) -> F:
+    """What is asked of the fleet, beside --isl, --osl and --concurrency."""
+    for flag, kind, metavar, text in reversed(
+        (
+            ("--trace", FILE, "FILE", "Serve a recorded trace, gzip or not."),
+            ("--trace-format", str, "NAME", "Of the trace, where its first lines do not tell."),
+            ("--rate", POSITIVE, "R", "Open loop: Poisson arrivals, R requests a second."),
+            ("--requests", options.REQUESTS, "N", "How many requests; of a trace, the first N."),
+            ("--random-range-ratio", click.FloatRange(0, 1), "X", "Draw lengths from X times the most upwards."),
+        )
+    ):
+        function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
+    return function
+
+
+def fleet_options(function: F) -> F:
+    """What the fleet is, beyond its plan."""
+    for flag, kind, metavar, text in reversed(
+        (
+            ("--replicas", REPLICAS, "N", "Servers of a plan with one pool."),
+            ("--prefill-replicas", REPLICAS, "N", "Servers of the prefill pool."),
+            ("--decode-replicas", REPLICAS, "N", "Servers of the decode pool."),
+            ("--router", str, "POLICY", "cache_aware, round_robin, random or power_of_two."),
+            ("--acceptance-length", POSITIVE, "A", "Tokens that a speculative step yields on average."),
+            ("--profile", FILE, "FILE", "Step times from `perilune calibrate`."),
+        )
+    ):
+        function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
+    return click.option(
+        "--fail", "fails", multiple=True, metavar="REPLICA@T+D", help="A server fails at T s and is back after D s."
+    )(function)
+
+
+def report_options(function: F) -> F:
+    """What is written beside the summary."""
+    for flag, kind, metavar, text in reversed(
+        (
+            ("--html", FILE, "FILE", "Write the report: one page, works offline."),
+            ("--plots", click.Path(file_okay=False, path_type=Path), "DIR", "Write PNG plots."),
+            ("--trace-out", FILE, "FILE", "Write a trace for ui.perfetto.dev."),
+            ("--records", FILE, "FILE", "Write one line of JSON a request."),
+        )
+    ):
+        function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
+    return function
+
+
+@click.command()
+@choice_options
+@traffic_options
+@fleet_options
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, metavar="S", help="Of all that is random.")
+@click.option("--slo-ttft-ms", type=POSITIVE, metavar="MS", help="Target: time to the first token.")
+@click.option("--slo-tpot-ms", type=POSITIVE, metavar="MS", help="Target: time per output token.")
+@report_options
+@click.option("--compare", nargs=2, type=FILE, metavar="A B", help="Compare two saved --json outputs; runs nothing.")
+@options.json_option
+@click.pass_context
+def rehearse(ctx: click.Context, /, compare: tuple[Path, Path] | None, as_json: bool, **given: Any) -> int:
+    """How a planned deployment serves a workload, predicted without a GPU.
+
+    Takes a plan file or plan's choice flags, and the traffic: --trace FILE,
+    --concurrency N (a closed loop, as bench_serving runs it) or --rate R with
+    --isl and --osl. A plan file's own workload is the default.
+
+    Exit 1 when a pool would not boot, nothing is served, or less than 90 % of
+    the requests meet the SLO. Ctrl-C ends the run with what it has: exit 130.
+
+    \b
+    perilune rehearse plan.yaml --concurrency 64 --isl 8192 --osl 1024
+    perilune rehearse plan.yaml --trace conversation_trace.jsonl \\
+        --replicas 2 --slo-ttft-ms 2000 --slo-tpot-ms 50 --html report.html
+    """
+    if compare is not None:
+        _refuse_with_compare(ctx)
+        return _compared(*compare, as_json)
+    return _rehearsed(as_json, **given)
+
+
+def _refuse_with_compare(ctx: click.Context) -> None:
+    source = click.core.ParameterSource.DEFAULT
+    others = [name for name in ctx.params if ctx.get_parameter_source(name) is not source]
+    extra = sorted({*others} - {"compare", "as_json"})
+    if extra:
+        flags = {param.name: param.opts[0] for param in ctx.command.params}
+        raise UnusableInput(
+            "--compare reads two saved outputs and runs nothing.",
+            where=", ".join(flags[name] for name in extra),
+            fix="Leave the others out.",
+        )
+
+
+def _compared(a: Path, b: Path, as_json: bool) -> int:
+    from perilune.cli.rehearse_view import print_lines
+    from perilune.rehearse.report.compare import comparison, comparison_lines
+
+    document = comparison(a, b)
+    if as_json:
+        output.emit_json(document)
+    else:
+        print_lines(comparison_lines(document))
+    return 0
+
+
+def _rehearsed(
+    as_json: bool,
+    *,
+    plan_file: Path | None,
+    seed: int,
+    router: str | None,
+    acceptance_length: float | None,
+    profile: Path | None,
+    fails: tuple[str, ...],
+    replicas: int | None,
+    prefill_replicas: int | None,
+    decode_replicas: int | None,
+    slo_ttft_ms: float | None,
+    slo_tpot_ms: float | None,
+    html: Path | None,
+    plots: Path | None,
+    trace_out: Path | None,
+    records: Path | None,
+    **given: Any,
+) -> int:
+    from perilune.cli.rehearse_files import Outputs
+    from perilune.cli.rehearse_view import Progress, print_lines
+    from perilune.plan.planned import plan
+    from perilune.rehearse.perform import Settings, perform
+    from perilune.rehearse.report import document, summary
+
+    traffic = {name: given.pop(name) for name in ("trace", "trace_format", "rate", "requests", "random_range_ratio")}
+    lengths = {name: given.get(name) for name in ("isl", "osl", "concurrency")}
+    if plan_file is not None:
+        given = {name: value for name, value in given.items() if name not in lengths}
+    deployment = deployment_of(plan_file, given)
+    load = _load(deployment, from_file=plan_file is not None, seed=seed, **traffic, **lengths)
+    planned = plan(deployment)
+    settings = Settings(
+        replicas=_replicas(planned, replicas, prefill_replicas, decode_replicas),
+        router=router,
+        acceptance_length=acceptance_length,
+        targets=_targets(slo_ttft_ms, slo_tpot_ms),
+        records=records is not None,
+        spans=trace_out is not None,
+    )
+    for item in planned.pools:
+        if not item.ledger.boots:
+            ledger = item.ledger
+            output.note(
+                f"perilune: The {item.pool.role} pool would not boot, so there is nothing to rehearse: "
+                f"{ledger.error or ledger.load_error or ledger.allocation_error}"
+            )
+            return 1
+    outputs = Outputs(html=html, plots=plots, trace=trace_out, records=records)
+    outputs.refuse_unwritable()
+    with Progress(load.total) as progress:
+        found = perform(planned, load, settings, progress.update)
+    if as_json:
+        output.emit_json(document(found))
+    else:
+        print_lines(summary(found))
+    outputs.write(found)
+    return _exit_code(found)
+
+
+def _load(
+    deployment: Deployment,
+    *,
+    from_file: bool,
+    seed: int,
+    isl: int | None,
+    osl: int | None,
+    concurrency: int | None,
+    random_range_ratio: float | None,
+    **traffic: Any,
+) -> OfferedLoad:
+    """The load that was described; what a plan file says of its workload fills the gaps."""
+    from perilune.rehearse.offered import OfferedLoad
+
+    planned_for = deployment.workload
+    if traffic["trace"] is not None:
+        if not from_file:
+            isl = osl = None  # these are what the plan is made for
+        return OfferedLoad(concurrency=concurrency, isl=isl, osl=osl, seed=seed, **traffic)
+    if from_file:
+        isl, osl = isl or planned_for.isl, osl or planned_for.osl
+        if traffic["rate"] is None:
+            concurrency = concurrency or planned_for.concurrency
+    ratio = 1.0 if random_range_ratio is None else random_range_ratio
+    return OfferedLoad(concurrency=concurrency, isl=isl, osl=osl, seed=seed, range_ratio=ratio, **traffic)
+
+
+def _replicas(planned: Plan, alone: int | None, prefill: int | None, decode: int | None) -> dict[Role, int]:
+    """Servers by role, where they were given."""
+    found: dict[Role, int] = {}
+    if alone is not None:
+        if len(planned.pools) > 1:
+            raise UnusableInput(
+                f"The plan has {len(planned.pools)} pools.",
+                where="--replicas",
+                fix="Give --prefill-replicas and --decode-replicas.",
+            )
+        found[planned.pools[0].pool.role] = alone
+    if prefill is not None:
+        found["prefill"] = prefill
+    if decode is not None:
+        found["decode"] = decode
+    return found
+
+
+def _targets(ttft_ms: float | None, tpot_ms: float | None) -> Targets | None:
+    from perilune.rehearse.tally import Targets
+
+    if ttft_ms is None and tpot_ms is None:
+        return None
+    return Targets(None if ttft_ms is None else ttft_ms / 1000, None if tpot_ms is None else tpot_ms / 1000)
+
+
+def _exit_code(found: Rehearsal) -> int:
+    if found.outcome.interrupted:
+        return INTERRUPTED
+    return int(not found.outcome.requests.completed or found.slo_met is False)
