@@ -6,6 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q -q
 READY := $(VENV)/.ready
 FACTS ?= ../shared/facts
 ORACLE ?= .venv-conformance
+DEMO ?= build/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format conformance lock clean
@@ -22,8 +23,14 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-demo: $(READY) ## plan Kimi-K3 on B300 and print everything a first boot needs
-	@$(BIN)/perilune plan --hardware b300 --mode unified --strategy balanced --isl 8192 --osl 1024 --concurrency 64
+demo: $(READY) ## plan Kimi-K3 on B300, rehearse the plan without a GPU, write an HTML report
+	@mkdir -p $(DEMO)
+	@$(BIN)/perilune plan --hardware b300 --mode unified --strategy balanced --isl 8192 --osl 1024 --concurrency 64 \
+		-o $(DEMO)/plan.yaml
+	@$(BIN)/perilune plan $(DEMO)/plan.yaml
+	@echo
+	@$(BIN)/perilune rehearse $(DEMO)/plan.yaml --html $(DEMO)/report.html
+	@echo "Open $(abspath $(DEMO)/report.html) in a browser."
 
 test: $(READY) ## the whole test suite
 	@$(BIN)/python -m pytest -n auto -q -m "not conformance"
