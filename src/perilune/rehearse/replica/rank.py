@@ -29,6 +29,7 @@ class Rank:
         "cause",
         "chunked",
         "engine",
+        "prompts",
         "queue",
         "queue_area",
         "ratio",
@@ -45,6 +46,7 @@ class Rank:
         self.chunked: Live | None = None  # the request whose prompt is computed in part
         self.unstashed = False  # its newest chunk is not in the tree yet
         self.rows = 0  # requests admitted and not gone
+        self.prompts = 0  # prompt tokens of the requests it has, which is how a load balancer weighs it
         self.ratio = engine.ratio
         self.cause = "prefill"
         self.queue_area = 0  # requests times ticks, since it was last taken
@@ -63,11 +65,6 @@ class Rank:
     def room(self) -> int:
         """KV tokens that can be had, evicting what can be."""
         return self.cache.tokens_free + self.cache.tokens_evictable
-
-    @property
-    def tokens(self) -> int:
-        """KV tokens that requests hold or will need for their prompts."""
-        return self.cache.tokens - self.room + sum(live.length for live in self.queue)
 
     def admit(self, batch: Batch, landing: Flight | None, now: int) -> Flight | None:
         """The next prefill of a micro-batch, if there is one; `landing` is its prefill still in flight."""

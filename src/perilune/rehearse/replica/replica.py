@@ -36,6 +36,10 @@ INPUT_MARGIN = 6
 SPANS_KEPT = 10_000
 
 Ended = Callable[[Live, int], None]
+Extras = Callable[[list[Lane], int], int]
+"""What a prefill step of these lanes takes when images or loads from the host come to its own ticks."""
+Fetch = Callable[[Live, Rank, int], bool]
+"""Whether a request goes `away` on arrival at a rank, to be put into its queue later."""
 
 
 @dataclass(slots=True)
@@ -77,11 +81,14 @@ class Replica:
         self.busy = 0  # ticks in a step
         self.line = Timeline()
         self.spans: list[Stretch] = []
-        self.ranks = [Rank(engine, tally) for _ in range(engine.ranks)]
-        self.groups = [[Lane(rank) for rank in self.ranks] for _ in range(engine.lanes)]
-        self.lanes = [lane for group in self.groups for lane in group]
+        self.extras: Extras | None = None
+        self.fetch: Fetch | None = None
+        self.away: dict[Live, Rank] = {}  # requests that are here but not in the queue yet
         self._events = events
         self._tally = tally
+        self.ranks = [self.new_rank() for _ in range(engine.ranks)]
+        self.groups = [[Lane(rank) for rank in self.ranks] for _ in range(engine.lanes)]
+        self.lanes = [lane for group in self.groups for lane in group]
         self._ended = ended
         self._seed = seed
         self._one_step = one_step
@@ -112,15 +119,25 @@ class Replica:
         if self.engine.max_queued is not None and len(rank.queue) >= self.engine.max_queued:
             self._refuse(live, now, "queue_full")
             return
-        rank.settle(now)
-        rank.queue.append(live)
+        rank.prompts += live.isl
+        if self.fetch is None or not self.fetch(live, rank, now):
+            rank.settle(now)
+            rank.queue.append(live)
+            self.look(rank, now)
+
+    def look(self, rank: Rank, now: int) -> None:
+        """Something has come to a rank: have its queue looked at as soon as the engine would."""
         if not self._running:
             self._wake_at(now)
         elif self._steps > 1:
             self._interrupt(rank, now)
 
+    def new_rank(self) -> Rank:
+        """An attention-DP rank with nothing in it."""
+        return Rank(self.engine, self._tally)
+
     def fail(self, now: int) -> list[Live]:
-        """The server is lost with all it holds; returns its requests, which start over elsewhere."""
+        """The server is lost with all it holds; returns its requests, which `lose` what they had to start over."""
         lost: list[Live] = []
         if self._running:
             self._tell(now, 0, 0, sum([rank.cache.tokens - rank.room for rank in self.ranks]))
@@ -139,8 +156,9 @@ class Replica:
         waiting = {live for rank in self.ranks for live in rank.queue}
         for live in lost:
             self._tally.running -= live not in waiting
-            live.lose()
-        self.ranks = [Rank(self.engine, self._tally) for _ in self.ranks]
+        lost += self.away
+        self.away = {}
+        self.ranks = [self.new_rank() for _ in self.ranks]
         for rank in self.ranks:
             rank.settle(now)
         self.groups = [[Lane(rank) for rank in self.ranks] for _ in self.groups]
@@ -184,7 +202,7 @@ class Replica:
         if method == "total_requests":
             return min(ranks, key=lambda rank: rank.rows + len(rank.queue))
         if method == "total_tokens":
-            return min(ranks, key=lambda rank: (rank.tokens, rank.rows + len(rank.queue)))
+            return min(ranks, key=lambda rank: (rank.prompts, rank.rows + len(rank.queue)))
         turn = self._turn
         self._turn = (turn + 1) % len(ranks)
         return ranks[turn]
@@ -266,11 +284,14 @@ class Replica:
         for rank in self.ranks:
             if rank.queue:
                 rank.settle(now)
-                self._refuse(rank.queue.popleft(), now, rank.cause)
+                live = rank.queue.popleft()
+                rank.prompts -= live.isl
+                self._refuse(live, now, rank.cause)
                 return True
             if rank.chunked is not None:
                 live, rank.chunked = rank.chunked, None
                 self._release(rank, live, live.done, live.held)
+                rank.prompts -= live.isl
                 self._tally.running -= 1
                 self._refuse(live, now, "kv_tokens")
                 return True
@@ -363,15 +384,19 @@ class Replica:
             total += tokens
             most = max(most, tokens)
             pairs = max(pairs, seen)
-        return self.costs.chunk(most, total, pairs)
+        time = self.costs.chunk(most, total, pairs)
+        return time if self.extras is None else self.extras(group, time)
 
     def _stretch(self) -> int:
-        """Decode steps until a request finishes or the KV pool is full: nothing can be decided before."""
+        """Decode steps until a request finishes or the KV pool is full, if nothing can be decided before."""
         if self._one_step:
             return 1
         steps = self._most
         for lane in self.lanes:
-            if lane.flight is not None or lane.ghosts:
+            rank = lane.rank
+            if lane.flight is not None or lane.ghosts or rank.chunked is not None:
+                return 1
+            if rank.queue and not lane.batch.full:
                 return 1
             if lane.decodes:
                 batch = lane.batch
@@ -426,6 +451,7 @@ class Replica:
         if need > rank.room:
             live = order[-1]
             self._leave(lane, live)
+            rank.prompts -= live.isl
             self._tally.running -= 1
             self._refuse(live, now, "kv_tokens")
             return 0
@@ -467,6 +493,11 @@ class Replica:
         tally = self._tally
         engine = self.engine
         prompt = output = 0
+        if steps > 1:
+            for lane in self.lanes:
+                more = lane.batch.needs(steps) - lane.taken if lane.decodes else 0
+                if more:
+                    lane.rank.cache.allocate_tokens(more)
         used = sum([rank.cache.tokens - rank.room for rank in self.ranks])
         for lane in self.lanes:
             lane.ghosts = lane.ghost_kv = 0
@@ -485,9 +516,6 @@ class Replica:
                 batch.last = now
                 if steps > 1:
                     itl.add_ramp(self._first + self._slope, self._slope, steps - 1, batch.count)
-                    more = batch.needs(steps) - lane.taken
-                    if more:
-                        lane.rank.cache.allocate_tokens(more)
                 output += batch.growth * steps
                 if engine.ratio_decay:
                     lane.rank.ratio = max(lane.rank.ratio - engine.ratio_decay * steps, engine.ratio_min)
@@ -557,6 +585,7 @@ class Replica:
 
     def _end(self, rank: Rank, live: Live, now: int) -> None:
         rank.rows -= 1
+        rank.prompts -= live.isl
         self.load -= 1
         self.completed += 1
         self._tally.finished(live, now)
