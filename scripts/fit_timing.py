@@ -310,8 +310,8 @@ CHECKED = """
 ## Checked, not fitted
 
 GB200 shapes were published in running text, with settings that are only partly known. Predicted with the efficiencies
-of B300, of a platform and of shapes that no fitted point has. One figure of these rows was used: the ring hop of 2.7 us
-comes from the two first decode rows.
+of B300, of a platform and of shapes that no fitted point has. One figure of these rows was used: the hop of 2.7 us in
+a ring across trays comes from the two first decode rows.
 """
 
 TAIL = """

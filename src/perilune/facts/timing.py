@@ -73,7 +73,8 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     fused_all_reduce_us: Value  # a one-shot or multicast all-reduce of a few hundred kilobytes
     symmetric_us: Value  # a collective library's collective on symmetric memory
-    ring_hop_us: Value  # one hop of a ring inside a scale-up domain
+    node_hop_us: Value  # one hop of a ring inside a node
+    domain_hop_us: Value  # one hop of a ring across the nodes of a scale-up domain
     network_hop_us: Value  # one hop between nodes over RDMA
     link_share: Value  # share of a link's peak that large messages reach
     transfer_start_us: Value  # setting up one request's transfer

@@ -48,51 +48,69 @@ class Fabric:
             symmetric=bool(resolved["enable_symm_mem"]),
         )
 
-    def bandwidth(self, width: int) -> float:
-        """Bytes per second a GPU reaches to the others of a group of `width` neighbours."""
-        return self.link if width <= max(self.domain, self.gpus_per_node) else self.nic
-
     def latency(self, width: int, *, reduces: bool = False) -> float:
         """Seconds of a collective of a few bytes over `width` GPUs.
 
         An all-reduce inside a node runs in the engine's own kernels unless they are off; else the library sends
         around a ring, n - 1 hops (twice for an all-reduce), or once over symmetric memory.
         """
+        known = self.latencies
         if width <= 1:
             return 0.0
-        known = self.latencies
-        if width > max(self.domain, self.gpus_per_node):
-            nodes = -(-width // self.gpus_per_node)
-            inner = min(width, self.gpus_per_node) - 1
-            hops = inner * known.ring_hop_us.value + (nodes - 1) * known.network_hop_us.value
-        elif reduces and self.fused and width <= self.gpus_per_node:
+        if reduces and self.fused and self._in_node(width):
             return known.fused_all_reduce_us.value * US
-        elif self.symmetric:
+        if self.symmetric and self._in_domain(width):
             return known.symmetric_us.value * US
+        if self._in_node(width):
+            hops = (width - 1) * known.node_hop_us.value
+        elif self._in_domain(width):
+            hops = (width - 1) * known.domain_hop_us.value
         else:
-            hops = (width - 1) * known.ring_hop_us.value
+            nodes = -(-width // self.gpus_per_node)
+            inside = min(width, self.gpus_per_node) - 1
+            hops = inside * known.node_hop_us.value + (nodes - 1) * known.network_hop_us.value
         return hops * (2 if reduces else 1) * US
 
     def all_reduce(self, width: int, size: float) -> float:
         """Seconds of an all-reduce of `size` bytes: through the switch's multicast once, else around in two halves."""
         if width <= 1:
             return 0.0
-        multicast = self.multicast and self.fused and width <= self.gpus_per_node
+        multicast = self.multicast and self.fused and self._in_node(width)
         times = (width + 1) / width if multicast else 2 * (width - 1) / width
-        return self.latency(width, reduces=True) + size * times / self.bandwidth(width)
+        return self.latency(width, reduces=True) + size * times / self._shared(width)
 
     def gather(self, width: int, size: float) -> float:
-        """Seconds of an all-gather, a reduce-scatter or an all-to-all, `size` bytes in all on one GPU."""
+        """Seconds of an all-gather or a reduce-scatter of `size` bytes in all."""
         if width <= 1:
             return 0.0
-        return self.latency(width) + size * (width - 1) / width / self.bandwidth(width)
+        return self.latency(width) + size * (width - 1) / width / self._shared(width)
+
+    def exchange(self, width: int, size: float) -> float:
+        """Seconds of an all-to-all in which each GPU sends `size` bytes, every part to another."""
+        if width <= 1:
+            return 0.0
+        return self.latency(width) + size * (width - 1) / width / self._own(width)
+
+    def _in_node(self, width: int) -> bool:
+        return width <= self.gpus_per_node
+
+    def _in_domain(self, width: int) -> bool:
+        return width <= max(self.domain, self.gpus_per_node)
+
+    def _own(self, width: int) -> float:
+        """Bytes per second of what one GPU alone sends."""
+        return self.link if self._in_domain(width) else self.nic
+
+    def _shared(self, width: int) -> float:
+        """Bytes per second where the GPUs of a node share out what leaves it over all their NICs."""
+        return self.link if self._in_domain(width) else min(self.link, self.nic * self.gpus_per_node)
 
     def hand_over(self, size: float, span: int) -> float:
         """Seconds from one pipeline stage to the next; `span` GPUs hold both stages."""
-        width = span if span > 1 else 2
-        hop = self.latencies.ring_hop_us if width <= max(self.domain, self.gpus_per_node) else None
-        start = (hop or self.latencies.network_hop_us).value * US
-        return start + size / self.bandwidth(width)
+        known = self.latencies
+        hop = known.node_hop_us if self._in_node(span) else known.domain_hop_us
+        start = (hop if self._in_domain(span) else known.network_hop_us).value * US
+        return start + size / self._own(span)
 
 
 def over_nvlink(resolved: Resolved) -> bool:
@@ -150,9 +168,8 @@ class Exchange:
         mine = local / self.shape.attn_tp
         copies = min(self.top_k, self.shape.ep)
         width = self.latent or self.hidden
-        return fabric.gather(self.shape.ep, mine * copies * width / 2) + fabric.gather(
-            self.shape.ep, mine * copies * width
-        )
+        dispatch = fabric.exchange(self.shape.ep, mine * copies * width / 2)
+        return dispatch + fabric.exchange(self.shape.ep, mine * copies * width)
 
     def _dcp_decode(self, fabric: Fabric, local: float) -> float:
         """Queries gathered unless replicated; then partial outputs, exchanged at once or gathered and scattered."""
@@ -162,5 +179,6 @@ class Exchange:
         query = 0.0 if self.replicated_query else fabric.gather(width, local * self.query)
         if self.backend == "fi_a2a":
             return query + fabric.latencies.fused_all_reduce_us.value * US
-        steps = 1 if self.backend == "a2a" else 2
-        return query + steps * fabric.gather(width, local * self.query)
+        if self.backend == "a2a":
+            return query + fabric.exchange(width, local * self.query)
+        return query + 2 * fabric.gather(width, local * self.query)
