@@ -13,9 +13,20 @@ from perilune.facts.recipes import hardware, recipes_of
 from perilune.plan.compose import Choice, compose
 from perilune.plan.deployment import Pool, Workload
 from perilune.plan.memory import Ledger, Measured, ledger
-from perilune.plan.planned import assumed
+from perilune.plan.planned import assumed, plan
 from perilune.plan.resolve import resolve
-from perilune.plan.rules import Finding, apply_edits, composed_subject, findings_of, subject_of
+from perilune.plan.rules import (
+    FLEET_RULES,
+    PAIR_RULES,
+    Finding,
+    apply_edits,
+    composed_subject,
+    findings_of,
+    fleet_findings,
+    ports,
+    ranks,
+    subject_of,
+)
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
@@ -130,3 +141,41 @@ def test_an_old_release_takes_old_spellings() -> None:
     assert not [f for f in old.values() if f.severity == "error"]
     assert "0.5.18" in old["version-unknown"].message
     assert "not among the releases" in findings(text, engine="0.6.0")["version-unknown"].message
+
+
+def test_the_nodes_of_every_published_recipe_raise_nothing_together() -> None:
+    """Each node with its own command, the accelerators of its platform, in a group of their number."""
+    count = 0
+    for name in hardware():
+        for recipe in recipes_of(name):
+            strategy = "prefill_strategy" if recipe.role == "prefill" else "strategy"
+            pool = compose(Choice(hardware=name, mode=recipe.role, **{strategy: recipe.strategy})).pools[0]
+            where = platform(pool.platform)
+            nodes = [
+                subject_of(
+                    server, where, gpus_visible=where.gpus_per_node, group_size=pool.nodes, host=f"{name}-{rank}"
+                )
+                for rank, server in enumerate(pool.servers)
+            ]
+            count += len(nodes) > 1
+            own = [finding for node in nodes for rule in (*ranks.RULES, *ports.RULES) for finding in rule(node)]
+            loud = [finding for finding in own if finding.id != "port-loopback"]
+            assert not [*fleet_findings(nodes), *loud], (name, recipe.strategy)
+    assert count > 10
+
+
+def test_published_pairs_raise_no_error_as_pairs() -> None:
+    rules = {rule.id for rule in (*PAIR_RULES, *FLEET_RULES)}
+    count = 0
+    for name in hardware():
+        roles = {role: [r.strategy for r in recipes_of(name) if r.role == role] for role in ("prefill", "decode")}
+        for prefill in dict.fromkeys(roles["prefill"]):
+            for decode in dict.fromkeys(roles["decode"]):
+                try:
+                    deployment = compose(Choice(hardware=name, mode="pd", prefill_strategy=prefill, strategy=decode))
+                except Refused:
+                    continue
+                count += 1
+                found = [f for f in plan(deployment).findings if f.id in rules]
+                assert not [f for f in found if f.severity == "error"], (name, prefill, decode)
+    assert count > 15
