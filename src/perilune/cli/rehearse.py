@@ -170,7 +170,7 @@ def _rehearsed(
     **given: Any,
 ) -> int:
     from perilune.cli.rehearse_files import Outputs
-    from perilune.cli.rehearse_view import Progress, print_lines
+    from perilune.cli.rehearse_view import Interrupt, Progress, print_lines
     from perilune.plan.planned import plan
     from perilune.rehearse.perform import Settings, perform
     from perilune.rehearse.report import document, summary
@@ -200,8 +200,8 @@ def _rehearsed(
             return 1
     outputs = Outputs(html=html, plots=plots, trace=trace_out, records=records)
     outputs.refuse_unwritable()
-    with Progress(load.total) as progress:
-        found = perform(planned, load, settings, progress.update)
+    with Progress(load.total) as progress, Interrupt() as interrupt:
+        found = perform(planned, load, settings, progress=progress.update, stop=interrupt.came)
     if as_json:
         output.emit_json(document(found))
     else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from perilune.cli import output
 from perilune.rehearse.report.summary import Line
@@ -19,6 +20,29 @@ def print_lines(lines: Iterable[Line]) -> None:
     console = output.console()
     for line in lines:
         console.print(Text(line.text, style=STYLES.get(line.style, "")), no_wrap=True, overflow="ignore", crop=False)
+
+
+class Interrupt:
+    """Ctrl-C as a question that the run asks between events; a second one ends the program at once."""
+
+    def __init__(self) -> None:
+        self._came = False
+        self._before: signal._HANDLER = signal.SIG_DFL
+
+    def __enter__(self) -> Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._take)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+        signal.signal(signal.SIGINT, self._before)
+
+    def came(self) -> bool:
+        """Whether it was pressed."""
+        return self._came
 
 
 class Progress:

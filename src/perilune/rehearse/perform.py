@@ -35,9 +35,17 @@ class Settings:
 
 
 def perform(
-    plan: Plan, load: OfferedLoad, settings: Settings, progress: Callable[[int], None] | None = None
+    plan: Plan,
+    load: OfferedLoad,
+    settings: Settings,
+    *,
+    progress: Callable[[int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Rehearsal:
-    """Rehearse. Raises UnusableInput for a plan that serves nobody, and for a trace that cannot be read."""
+    """Rehearse; `stop` ends it early and `progress` is told the requests that ended, both asked now and then.
+
+    Raises UnusableInput for a plan that serves nobody, and for a trace that cannot be read.
+    """
     roles = {item.pool.role for item in plan.pools}
     if roles not in ({"unified"}, {"prefill", "decode"}):
         raise UnusableInput(
@@ -60,6 +68,7 @@ def perform(
         spans=settings.spans,
         targets=settings.targets,
         progress=progress,
+        stop=stop,
     )
     return Rehearsal(
         model=plan.deployment.model,

@@ -1,0 +1,273 @@
+"""`perilune rehearse`: the contract of its JSON, its files, its exit codes, and one sentence for unusable input."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perilune.cli.main import main
+from perilune.rehearse.offered import OfferedLoad
+from perilune.rehearse.request import Request, Traffic
+
+B300 = "--hardware b300 --mode unified --strategy balanced"
+PLAIN = f"{B300} --spec none"
+SHORT = "--isl 1024 --osl 64"
+
+
+@dataclass
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def perilune(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def run(command: str) -> Run:
+        monkeypatch.setattr(sys, "argv", ["perilune", *shlex.split(command)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Run(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def plan_file(perilune, tmp_path: Path) -> Path:
+    path = tmp_path / "plan.yaml"
+    assert perilune(f"plan {PLAIN} --isl 1024 --osl 64 --concurrency 16 -o {path}").code == 0
+    return path
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Thirty requests, two a second, in threes that share their first 512 tokens."""
+    path = tmp_path / "trace.jsonl"
+    rows = [
+        {"timestamp": 500 * number, "input_length": 1024, "output_length": 32, "hash_ids": [number // 3, 100 + number]}
+        for number in range(30)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_json_holds_the_contract(perilune) -> None:
+    run = perilune(f"rehearse {PLAIN} --concurrency 8 --requests 32 {SHORT} --seed 3 --json")
+    found = run.document
+    assert run.code == 0
+    for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s"):
+        assert 0 < found[name]["p50"] <= found[name]["p90"] <= found[name]["p99"] <= found[name]["max"]
+        assert found[name]["mean"] > 0
+    assert found["requests"] == {"completed": 32, "rejected": 0, "retracted": 0, "unfinished": 0}
+    assert found["admitted_max"] == 8
+    assert found["cache"] == {"hit_tokens": 0, "prompt_tokens": 32 * 1024}
+    assert found["basis"] == "fitted"
+    assert found["error_band"][0] < 1 < found["error_band"][1]
+    assert found["seed"] == 3
+    assert found["output_tokens_per_second"] == pytest.approx(32 * 64 / found["duration_s"])
+    assert found["tokens_per_second_per_gpu"] == pytest.approx(32 * 1088 / found["duration_s"] / 8)
+
+
+def test_the_prompts_of_a_closed_loop_are_those_of_the_published_runs(perilune) -> None:
+    for concurrency, prompts in ((1, 16), (16, 80)):
+        found = perilune(f"rehearse {PLAIN} --concurrency {concurrency} {SHORT} --json").document
+        assert found["requests"]["completed"] == prompts
+
+
+def test_the_same_seed_gives_the_same_bytes(perilune) -> None:
+    command = f"rehearse {B300} --rate 4 --requests 60 {SHORT} --random-range-ratio 0.5 --json"
+    assert perilune(command).out == perilune(command).out
+    assert perilune(command).out != perilune(f"{command} --seed 1").out
+
+
+def test_admission_stops_at_the_ledgers_cap(perilune, tmp_path: Path) -> None:
+    """Twice as many requests are sent as the ledger admits; the published cap of this recipe is 101, within 5 %."""
+    path = tmp_path / "plan.yaml"
+    cap = perilune(f"plan {PLAIN} -o {path} --json").document["pools"][0]["memory"]["max_running_requests"]
+    found = perilune(f"rehearse {path} --concurrency {2 * cap} --requests {4 * cap} {SHORT} --json").document
+    assert cap == pytest.approx(101, rel=0.05)
+    assert found["admitted_max"] == found["admitted_cap"] == cap
+    assert found["waits_s"]["state_slots"] > 0
+
+
+def test_a_plan_file_brings_its_own_workload(perilune, plan_file: Path) -> None:
+    found = perilune(f"rehearse {plan_file} --json").document
+    assert found["traffic"]["concurrency"] == 16
+    assert (found["traffic"]["isl"], found["traffic"]["osl"]) == (1024, 64)
+    assert found["requests"]["completed"] == 80
+    other = perilune(f"rehearse {plan_file} --rate 5 --isl 2048 --requests 10 --json").document
+    assert other["traffic"]["kind"] == "open loop"
+    assert other["cache"]["prompt_tokens"] == 10 * 2048
+    assert other["plan"]["id"] == found["plan"]["id"]
+
+
+def test_choice_flags_and_the_plan_they_make_are_rehearsed_alike(perilune, plan_file: Path) -> None:
+    choice = perilune(f"rehearse {PLAIN} --isl 1024 --osl 64 --concurrency 16 --json")
+    assert choice.out == perilune(f"rehearse {plan_file} --json").out
+
+
+def test_a_trace_is_served_with_its_prefixes(perilune, plan_file: Path, trace: Path) -> None:
+    """The first of three leaves no state where they part, the second finds that out, the third may hit."""
+    found = perilune(f"rehearse {plan_file} --trace {trace} --json").document
+    assert found["requests"]["completed"] == 30
+    assert found["cache"]["prompt_tokens"] == 30 * 1024
+    assert 0 < found["cache"]["hit_tokens"] <= 10 * 512
+    assert found["duration_s"] > 14.5
+    fewer = perilune(f"rehearse {plan_file} --trace {trace} --requests 4 --json").document
+    assert fewer["requests"]["completed"] == 4
+
+
+def test_more_servers_share_the_load(perilune, plan_file: Path) -> None:
+    one = perilune(f"rehearse {plan_file} --json").document
+    two = perilune(f"rehearse {plan_file} --replicas 2 --json").document
+    assert [replica["name"] for replica in two["replicas"]] == ["unified-0", "unified-1"]
+    assert two["gpus"] == 2 * one["gpus"]
+    assert two["ttft_s"]["p90"] < one["ttft_s"]["p90"]
+    assert sum(replica["completed"] for replica in two["replicas"]) == 80
+
+
+@pytest.mark.parametrize(
+    ("extra", "length", "assumed"),
+    [
+        ("", 4.5, True),
+        ("--env SGLANG_SIMULATE_ACC_LEN=3.5", 3.5, False),
+        ("--env SGLANG_SIMULATE_ACC_LEN=3.5 --acceptance-length 2.5", 2.5, False),
+    ],
+)
+def test_an_acceptance_length_says_where_it_comes_from(perilune, extra: str, length: float, assumed: bool) -> None:
+    command = f"rehearse {B300} --spec dspark --concurrency 4 --requests 8 {SHORT} {extra}"
+    found = perilune(f"{command} --json").document["acceptance"]
+    assert (found["length"], found["assumed"]) == (length, assumed)
+    assert (f"Assumed: a speculative step yields {length:g} tokens" in perilune(command).out) is assumed
+
+
+def test_more_accepted_tokens_are_faster(perilune) -> None:
+    times = [
+        perilune(
+            f"rehearse {B300} --spec dspark --concurrency 4 --requests 8 {SHORT} --acceptance-length {length} --json"
+        ).document["tpot_s"]["p50"]
+        for length in (1, 2, 4)
+    ]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > 3 * times[2]
+
+
+@pytest.mark.parametrize(("ttft_ms", "code", "met"), [(60_000, 0, True), (0.001, 1, False)])
+def test_a_missed_slo_is_a_finding(perilune, plan_file: Path, ttft_ms: float, code: int, met: bool) -> None:
+    run = perilune(f"rehearse {plan_file} --slo-ttft-ms {ttft_ms} --json")
+    assert (run.code, run.document["slo"]["met"]) == (code, met)
+
+
+def test_a_plan_that_would_not_boot_is_a_finding(perilune) -> None:
+    run = perilune(f"rehearse {PLAIN} --set mem-fraction-static=0.5 --concurrency 1 {SHORT}")
+    assert run.code == 1
+    assert "would not boot" in run.err
+    assert run.out == ""
+
+
+def test_requests_over_the_context_are_rejected_not_served(perilune) -> None:
+    run = perilune(f"rehearse {PLAIN} --set context-length=2048 --rate 1 --requests 3 --isl 4096 --osl 64 --json")
+    assert run.document["requests"]["rejected"] == 3
+    assert run.code == 1
+    assert run.document["notes"]
+
+
+def test_every_file_is_written(perilune, plan_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    run = perilune(
+        f"rehearse {plan_file} --html {out}/r.html --plots {out}/plots --trace-out {out}/t.json --records {out}/r.jsonl"
+    )
+    assert run.code == 0
+    assert (out / "r.html").read_bytes().startswith(b"<!doctype html>")
+    assert len(list((out / "plots").glob("*.png"))) == 5
+    assert json.loads((out / "t.json").read_text())["traceEvents"]
+    records = [json.loads(line) for line in (out / "r.jsonl").read_text().splitlines()]
+    assert [record["index"] for record in records] == list(range(80))
+    assert all(record["end"] == "finished" and record["end_s"] > record["first_token_s"] for record in records)
+    assert not list(out.glob(".*")), "nothing half-written stays"
+
+
+def test_two_saved_outputs_are_compared(perilune, plan_file: Path, tmp_path: Path) -> None:
+    for name, extra in (("a", ""), ("b", "--replicas 2")):
+        (tmp_path / f"{name}.json").write_text(perilune(f"rehearse {plan_file} {extra} --json").out)
+    run = perilune(f"rehearse --compare {tmp_path}/a.json {tmp_path}/b.json")
+    assert run.code == 0
+    assert "- unified.replicas: 1 → 2" in run.out
+    found = perilune(f"rehearse --compare {tmp_path}/a.json {tmp_path}/b.json --json").document
+    assert found["figures"]["gpus"]["ratio"] == 2
+    assert perilune(f"rehearse {plan_file} --compare {tmp_path}/a.json {tmp_path}/b.json").code == 2
+
+
+def test_text_keeps_to_80_columns(perilune, plan_file: Path, trace: Path) -> None:
+    for command in (f"rehearse {plan_file}", f"rehearse {plan_file} --trace {trace} --slo-tpot-ms 1", "rehearse -h"):
+        wide = [line for line in perilune(command).out.splitlines() if len(line) > 80]
+        assert not wide, (command, wide)
+
+
+UNUSABLE = {
+    "no traffic": (f"{PLAIN}", "--concurrency"),
+    "no plan": (f"--concurrency 4 {SHORT}", "--hardware"),
+    "no lengths": (f"{PLAIN} --concurrency 4", "--isl"),
+    "two kinds": (f"{PLAIN} --concurrency 4 --rate 3 {SHORT}", "--rate"),
+    "absent trace": (f"{PLAIN} --trace /nowhere/t.jsonl", "/nowhere/t.jsonl"),
+    "no trace": (f"{PLAIN} --trace-format azure --concurrency 4 {SHORT}", "--trace"),
+    "not a rate": (f"{PLAIN} --rate nan {SHORT}", "nan"),
+    "no such pool": (f"{PLAIN} --concurrency 4 {SHORT} --decode-replicas 2", "decode"),
+    "too many tokens a step": (f"{B300} --concurrency 4 {SHORT} --acceptance-length 9", "1 to 8"),
+    "acceptance is no number": (f"{B300} --concurrency 4 {SHORT} --env SGLANG_SIMULATE_ACC_LEN=x", "ACC_LEN"),
+    "absent folder": (f"{PLAIN} --concurrency 4 {SHORT} --html /nowhere/r.html", "/nowhere"),
+    "one path twice": (f"{PLAIN} --concurrency 4 {SHORT} --html /tmp/x --records /tmp/x", "same path"),
+    "half a fleet": (f"--hardware b300 --mode prefill --concurrency 4 {SHORT}", "--mode pd"),
+    "absent comparison": ("--compare /nowhere/a.json /nowhere/b.json", "/nowhere/a.json"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_unusable_input_ends_in_one_sentence_and_2(perilune, name: str) -> None:
+    command, hint = UNUSABLE[name]
+    run = perilune(f"rehearse {command}")
+    assert run.code == 2, run
+    assert hint in run.err
+    assert run.out == ""
+    assert "defect of perilune" not in run.err
+
+
+def test_ctrl_c_keeps_what_there_is(perilune, plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes while the 500th of a million requests is made."""
+    whole = OfferedLoad.traffic
+
+    def interrupted(load: OfferedLoad) -> Traffic:
+        traffic = whole(load)
+        return replace(traffic, requests=signalled(traffic.requests))
+
+    def signalled(requests: Iterator[Request]) -> Iterator[Request]:
+        for number, request in enumerate(requests):
+            if number == 500:
+                signal.raise_signal(signal.SIGINT)
+            yield request
+
+    monkeypatch.setattr(OfferedLoad, "traffic", interrupted)
+    for flags in ("--json", ""):
+        run = perilune(f"rehearse {plan_file} --concurrency 8 --requests 1000000 {flags}")
+        assert run.code == 130
+        assert "Interrupted" in run.out or run.document["interrupted"] is True
+    found = perilune(f"rehearse {plan_file} --concurrency 8 --requests 1000000 --json").document
+    assert 490 <= found["requests"]["completed"] < 1000
+    assert found["requests"]["unfinished"] == 8
+    assert found["ttft_s"]["p50"] > 0
