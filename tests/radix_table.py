@@ -26,13 +26,14 @@ PLAIN: Setup = {
     "policy_config": None,
     "disabled": False,
     "block_tokens": 128,
+    "requests": 8,  # that the operations keep running at once
 }
 ONE: Setup = PLAIN | {"page_size": 1, "tokens": 500, "block_tokens": 8}
 NO_STATE: Setup = {"slots": None, "strategy": "auto"}
 
 SETUPS: dict[str, Setup] = {
     "extra_buffer": PLAIN,
-    "extra_buffer, ample slots": PLAIN | {"slots": 200},
+    "extra_buffer, ample slots": PLAIN | {"slots": 200, "requests": 40},
     "extra_buffer, ample tokens": PLAIN | {"tokens": 64 * 600},
     "extra_buffer, without overlap": PLAIN | {"overlap": False},
     "extra_buffer, decode lock skipped": PLAIN | {"skip_decode_lock": True},
@@ -43,6 +44,7 @@ SETUPS: dict[str, Setup] = {
     "extra_buffer, lfu": PLAIN | {"policy": "lfu"},
     "extra_buffer, disabled": PLAIN | {"disabled": True},
     "extra_buffer_lazy": PLAIN | {"strategy": "extra_buffer_lazy"},
+    "extra_buffer_lazy, scarce slots": PLAIN | {"strategy": "extra_buffer_lazy", "slots": 16, "requests": 4},
     "extra_buffer_lazy, decode lock skipped": PLAIN | {"strategy": "extra_buffer_lazy", "skip_decode_lock": True},
     "no_buffer": ONE | {"strategy": "no_buffer", "overlap": False, "slots": 30},
     "no_buffer, slru": ONE | {"strategy": "no_buffer", "overlap": False, "slots": 30, "policy": "slru"},
@@ -179,7 +181,7 @@ def operations(seed: int, count: int, setup: Setup) -> Iterator[Operation]:
     """Random operations: conversations that branch and come back, more than the pools hold."""
     rng = random.Random(seed)
     unit, size = setup["page_size"] * setup["dcp"], setup["block_tokens"]
-    most = 8 if setup["slots"] is None else max(2, setup["slots"] // 5)
+    most = setup["requests"]
     past: list[list[int]] = [[]]
     live: dict[int, int] = {}
     fresh = rid = 0
@@ -197,36 +199,31 @@ def operations(seed: int, count: int, setup: Setup) -> Iterator[Operation]:
         prompt = max(1, len(found) * size - rng.randint(0, 2 * size))
         return ([], prompt) if rng.random() < 0.1 else (found, prompt)
 
-    for _ in range(count):
+    def operation() -> Operation | None:
+        nonlocal rid
         kind = rng.random()
-        if kind < 0.16 and len(live) < most:
-            rid += 1
-            live[rid] = rng.randint(2, 7)
+        if kind < 0.26:
             known, prompt = blocks()
-            yield ["start", rid, known, size if known else 0, prompt]
-        elif kind < 0.20:
-            known, prompt = blocks()
-            yield ["pass_by", 0, known, size if known else 0, prompt]
-        elif kind < 0.26:
-            known, prompt = blocks()
-            yield ["probe", known, size if known else 0, prompt]
-        elif kind < 0.28:
-            yield ["evict", rng.choice((0, unit, 5 * unit, 20 * unit)), rng.choice((0, 0, 1, 3))]
-        elif kind < 0.31 and live:
-            gone = rng.choice(list(live))
-            del live[gone]
-            yield ["drop", gone]
-        elif live:
-            chosen = rng.choice(list(live))
-            live[chosen] -= 1
-            if live[chosen] < 0:
-                del live[chosen]
-                yield ["end", chosen]
-            else:
-                yield [
-                    "step",
-                    chosen,
-                    rng.choice((1, 2, 4, 8)) * unit,
-                    rng.choice((1, 3, unit, 3 * unit + 1)),
-                    rng.random() < 0.1,
-                ]
+            told = [known, size if known else 0, prompt]
+            if kind < 0.16 and len(live) < most:
+                rid += 1
+                live[rid] = rng.randint(2, 7)
+                return ["start", rid, *told]
+            return ["pass_by", 0, *told] if kind < 0.20 else ["probe", *told]
+        if kind < 0.28:
+            return ["evict", rng.choice((0, unit, 5 * unit, 20 * unit)), rng.choice((0, 0, 1, 3))]
+        if not live:
+            return None
+        chosen = rng.choice(list(live))
+        live[chosen] -= 1
+        if kind < 0.31 or live[chosen] < 0:
+            del live[chosen]
+            return ["drop" if kind < 0.31 else "end", chosen]
+        chunk, steps = rng.choice((1, 2, 4, 8)) * unit, rng.choice((1, 3, unit, 3 * unit + 1))
+        return ["step", chosen, chunk, steps, rng.random() < 0.1]
+
+    while count:
+        made = operation()
+        if made is not None:
+            count -= 1
+            yield made
