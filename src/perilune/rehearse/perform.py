@@ -9,12 +9,11 @@ from functools import partial
 from perilune.errors import UnusableInput
 from perilune.plan.deployment import Role
 from perilune.plan.planned import Plan, PlannedPool
-from perilune.plan.resolve.mamba import KERNEL_CHUNK
 from perilune.rehearse.acceptance import Acceptance, acceptance_for
 from perilune.rehearse.engine import Engine, acceptance_of, engine_of
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.radix import RadixCache
-from perilune.rehearse.radix.snapshots import Snapshots
+from perilune.rehearse.radix.planned import cache_settings
 from perilune.rehearse.report.rehearsal import Rehearsal, facts_of
 from perilune.rehearse.simulate import Unified, simulate
 from perilune.rehearse.tally import Targets
@@ -88,31 +87,6 @@ def _count(item: PlannedPool, settings: Settings) -> int:
 
 def _server(item: PlannedPool, accepted: Acceptance | None, profile: Efficient | None) -> tuple[Engine, ServerCosts]:
     acceptance = None if accepted is None else acceptance_of(accepted.length)
-    return engine_of(item, _new_cache(item), acceptance=acceptance), costs_of(item.ledger, profile)
-
-
-def _new_cache(item: PlannedPool) -> Callable[[], RadixCache]:
-    v, sizing = item.resolved.values, item.ledger.sizing
-    if sizing is None:
-        raise ValueError(f"the {item.pool.role} pool does not boot")
-    dcp = max(v["dcp_size"], 1)
-    snapshots = (
-        Snapshots.of(
-            v["mamba_radix_cache_strategy"],
-            page_size=v["page_size"],
-            dcp=dcp,
-            kernel_chunk=KERNEL_CHUNK,
-            track_interval=v["mamba_track_interval"],
-            overlap=not v["disable_overlap_schedule"],
-        )
-        if sizing.slots
-        else None
-    )
-    return partial(
-        RadixCache,
-        tokens=sizing.logical_tokens,
-        page=v["page_size"] * dcp,
-        slots=sizing.slots,
-        snapshots=snapshots,
-        disabled=v["disable_radix_cache"],
+    return engine_of(item, partial(RadixCache, **cache_settings(item)), acceptance=acceptance), costs_of(
+        item.ledger, profile
     )
