@@ -147,6 +147,8 @@ HEAD = "--model-path moonshotai/Kimi-K3 --tp-size 16 --ep-size 16 --nnodes 2 --d
         ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank '$(LWS_WORKER_INDEX)'"], []),
         ([f"{HEAD} --node-rank 0 --nnodes 4", f"{HEAD} --node-rank '$(LWS_WORKER_INDEX)'"], ["pool-differs"]),
         ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank 1 --pp-size 2 --tp-size 8"], ["pool-differs"] * 2),
+        # A node of unknown rank that meets elsewhere is another server's.
+        ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank '$RANK' --tp-size 32 --dist-init-addr 10.0.0.3:20000"], []),
         # Two groups whose addresses are known only where they run are not taken to be one.
         ([f"{HEAD} --dist-init-addr '$(LWS_LEADER_ADDRESS):20000' --node-rank 0"] * 2, []),
         # Two servers with addresses of their own.

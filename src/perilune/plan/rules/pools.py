@@ -35,7 +35,7 @@ def pools(subjects: Sequence[Subject]) -> list[list[Subject]]:
         nodes = [s for s in subjects if s.role == role and s.parsed and s.shape_known and s.several_nodes]
         heads = [s for s in nodes if is_head(s)]
         if len(heads) == 1:
-            found.append(heads + [s for s in nodes if s is not heads[0]])
+            found.append(heads + [s for s in nodes if s is not heads[0] and _may_follow(s, heads[0])])
             continue
         at: dict[str, list[Subject]] = {}
         for s in sorted(nodes, key=lambda s: not is_head(s)):
@@ -48,6 +48,12 @@ def pools(subjects: Sequence[Subject]) -> list[list[Subject]]:
 def is_head(s: Subject) -> bool:
     """Whether it is known to be the first node of its server."""
     return bool(s["node_rank"] == 0) and RANK not in s.unknown
+
+
+def _may_follow(s: Subject, head: Subject) -> bool:
+    """Whether a node can be the head's: one of unknown rank that meets elsewhere is another server's."""
+    ours, theirs = settled_address(s), settled_address(head)
+    return RANK not in s.unknown or not ours or not theirs or ours == theirs
 
 
 def settled_address(s: Subject) -> str | None:

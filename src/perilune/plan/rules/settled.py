@@ -16,6 +16,7 @@ from perilune.plan.server import Server
 T = TypeVar("T")
 _LATER = re.compile(r"\$|\{\{|<[^<>]*>")  # a value that stands for another one
 _NUMBERS = frozenset({"int", "float", "human_readable_int", "json", "json_list", "graph_backend", "graph_config"})
+_OF_A_KIND = frozenset({"--device"})  # choices that depend on the platform
 _NAMES_A_FILE = frozenset({"--model-path", "--speculative-draft-model-path", "--config"})
 
 
@@ -69,7 +70,8 @@ def leave_out(server: Server, name: str) -> Server:
 def _absurd(server: Server, error: UnusableInput) -> Absurd | None:
     """The value that an error is about; of several that it names, the largest."""
     named = [name.partition("[")[0] for name in (error.where or "").split(", ")]
-    flags = [(name, server.value(name)) for name in named if (o := find_option(name)) and o.type in _NUMBERS]
+    options = [option for name in named if (option := find_option(name))]
+    flags = [(o.name, server.value(o.name)) for o in options if o.type in _NUMBERS or o.name in _OF_A_KIND]
     variables = [(name, server.environment.get(name)) for name in named if not name.startswith("-")]
     written = [Absurd(name, value, error.message) for name, value in (*flags, *variables) if value is not None]
     return max(written, key=lambda one: _size(one.value), default=None)

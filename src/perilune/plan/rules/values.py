@@ -15,7 +15,7 @@ MODEL = "--model-path"
 LONGEST_VALUE = 24
 
 
-@rule("value-absurd", "error", "numbers that no server can have")
+@rule("value-absurd", "error", "values that no server of the platform can have")
 def absurd(s: Subject) -> Iterator[Says]:
     """A value that the parser reads and no server can mean; everything else is judged without it."""
     for one in s.absurd:
