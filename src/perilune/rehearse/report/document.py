@@ -55,6 +55,7 @@ def document(run: Rehearsal) -> dict[str, Any]:
             for replica in found.replicas
         ],
         "series": _series(found.series),
+        "published_cap": run.published_cap,
         "published": [_published(one) for one in run.published],
         "notes": list(found.notes),
     }

@@ -99,13 +99,16 @@ def count(number: int, noun: str) -> str:
 
 
 def admitted_text(run: Rehearsal) -> str:
-    """How many ran at once, what the ledger allows, and whether that was felt."""
+    """How many ran at once, what the ledger allows, whether that was felt, and what was seen of the recipe."""
     found = run.outcome
     binds = {BINDS[pool.binds] for pool in run.pools if pool.role != "prefill"}
-    cap = f"{found.admitted_max:,} at once at most; the ledger's cap is {run.cap:,}"
-    if found.admitted_max >= run.cap:
-        return f"{cap}, and it was reached: {', '.join(sorted(binds))}"
-    return f"{cap}, which was not reached"
+    reached = f"it was reached: {', '.join(sorted(binds))}" if found.admitted_max >= run.cap else "it was not reached"
+    seen = (
+        f"; published of this recipe: the state pool admits {run.published_cap:,} a server"
+        if run.published_cap is not None
+        else ""
+    )
+    return f"{found.admitted_max:,} at once at most; the ledger's cap is {run.cap:,}, {reached}{seen}"
 
 
 def requests_text(found: Outcome) -> str:

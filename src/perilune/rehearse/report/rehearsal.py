@@ -130,6 +130,13 @@ class Rehearsal:
         return self.goodput is not None and self.goodput >= ATTAINMENT
 
     @property
+    def published_cap(self) -> int | None:
+        """Requests that this recipe was seen to admit on one server; None where nobody has published it."""
+        of = {(pool.recipe, pool.quant, pool.spec) for pool in self.pools if pool.role in ANSWERING}
+        caps = (cap.requests for cap in measurements().admission_caps if (cap.cell, cap.quant, cap.spec) in of)
+        return next(caps, None)
+
+    @property
     def published(self) -> tuple[Published, ...]:
         """What was measured of this recipe, the points of this very workload first."""
         if len(self.pools) != 1:

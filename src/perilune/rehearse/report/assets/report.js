@@ -10,12 +10,21 @@
     value: (_, value) => number(value), ...extra,
   });
   const short = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
-  const spent = (seconds) => {
-    if (seconds < 600) return `${short(seconds)} s`;
-    const minutes = seconds / 60;
-    return minutes < 600 ? `${short(minutes)} min` : `${short(minutes / 60)} h`;
+  // Instants: in seconds where ten minutes are in view, else in minutes, from six hours in hours.
+  const units = (range) => (range < 600 ? [1, "s"] : range < 21600 ? [60, "min"] : [3600, "h"]);
+  const spent = (seconds, range = duration) => {
+    const [size, unit] = units(range);
+    return `${short(seconds / size)} ${unit}`;
   };
-  const time = (extra) => axis({ values: (_, splits) => splits.map(spent), space: 70, ...extra });
+  const increments = [];
+  for (let power = -6; power < 1; power++) increments.push(10 ** power, 2 * 10 ** power, 5 * 10 ** power);
+  increments.push(10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800);
+  const time = (extra) => axis({
+    incrs: increments,
+    values: (u, splits) => splits.map((value) => spent(value, u.scales.x.max - u.scales.x.min)),
+    space: 70,
+    ...extra,
+  });
 
   // Round values of a logarithmic axis: 1, 2 and 5 of each power of ten, of a wide range the powers alone.
   const rounds = (_, axis, min, max) => {
