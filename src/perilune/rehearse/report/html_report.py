@@ -13,6 +13,9 @@ from perilune.rehearse.report.page import page
 from perilune.rehearse.report.rehearsal import Rehearsal
 from perilune.rehearse.report.text import change, kept, printable, share, short_time
 
+MOST_SPANS = 20_000
+"""Steps of all servers together that the page holds: about a megabyte."""
+
 COLUMNS = ("p50", "p90", "p99", "max", "mean")
 LATENCY = (
     ("cdf-request", "Time to the first token, and to the last", "share of requests at or below", ""),
@@ -64,7 +67,7 @@ def chart_data(found: Outcome) -> dict[str, Any]:
             "e2e": _curve(found.e2e_s),
         },
         "series": _columns(found.series, found.duration_s),
-        "replicas": [_lane(replica) for replica in found.replicas],
+        "replicas": [_lane(replica, MOST_SPANS // len(found.replicas)) for replica in found.replicas],
     }
 
 
@@ -80,7 +83,9 @@ def _columns(of: Series, duration_s: float) -> dict[str, list[float]]:
     }
 
 
-def _lane(replica: ReplicaOutcome) -> dict[str, Any]:
+def _lane(replica: ReplicaOutcome, most: int) -> dict[str, Any]:
+    """Its first `most` steps, and every time that it was down."""
+    spans = [span for index, span in enumerate(replica.spans) if index < most or span.what == "down"]
     return {
         "name": printable(replica.name),
         "bin": replica.series.bin_s,
@@ -89,7 +94,7 @@ def _lane(replica: ReplicaOutcome) -> dict[str, Any]:
         "completed": replica.completed,
         "admitted_max": replica.admitted_max,
         "busy": _six(replica.busy_share * 100),
-        "spans": [[_six(s.start_s, 9), _six(s.end_s, 9), s.what, s.requests, s.tokens] for s in replica.spans],
+        "spans": [[_six(s.start_s, 9), _six(s.end_s, 9), s.what, s.requests, s.tokens] for s in spans],
     }
 
 
