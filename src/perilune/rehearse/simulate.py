@@ -278,7 +278,7 @@ def _outcome(
         basis=min((one.basis for one in costs), key=("borrowed", "fitted", "calibrated").index, default="borrowed"),
         error_band=(min(one.error_band[0] for one in costs), max(one.error_band[1] for one in costs)),
         series=series(
-            [replica.line for replica in replicas],
+            [replica.chronicle.line for replica in replicas],
             sum(replica.engine.tokens * replica.engine.ranks for replica in replicas),
             sum(replica.engine.slots * replica.engine.ranks for replica in replicas),
             end,
@@ -304,9 +304,10 @@ def _replica_outcome(replica: Replica, end: int) -> ReplicaOutcome:
         gpus=engine.gpus,
         admitted_max=replica.admitted_max,
         completed=replica.completed,
-        busy_share=replica.busy / end if end else 0.0,
-        series=series([replica.line], engine.tokens * engine.ranks, engine.slots * engine.ranks, end),
+        busy_share=replica.chronicle.busy / end if end else 0.0,
+        series=series([replica.chronicle.line], engine.tokens * engine.ranks, engine.slots * engine.ranks, end),
         spans=tuple(
-            Span(seconds(one.start), seconds(one.end), one.what, one.requests, one.tokens) for one in replica.spans
+            Span(seconds(one.start), seconds(one.end), one.what, one.requests, one.tokens)
+            for one in replica.chronicle.stretches
         ),
     )

@@ -1,0 +1,123 @@
+"""What comes of a step when it is over: tokens, ends, and what they free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from perilune.rehearse.engine import Engine
+from perilune.rehearse.replica.forward import Forward
+from perilune.rehearse.replica.lane import Lane
+from perilune.rehearse.replica.live import Live
+from perilune.rehearse.replica.rank import Rank
+from perilune.rehearse.tally import Tally
+from perilune.rehearse.ticks import TOKEN
+
+End = Callable[[Rank, Live, int], None]
+
+
+class Results:
+    """Lands steps; `end` is told of every request that has its last token."""
+
+    __slots__ = ("_end", "_engine", "_seed", "_tally")
+
+    def __init__(self, engine: Engine, tally: Tally, seed: int, end: End) -> None:
+        self._engine = engine
+        self._tally = tally
+        self._seed = seed
+        self._end = end
+
+    def land(self, lanes: list[Lane], forward: Forward, start: int, steps: int, now: int) -> tuple[int, int]:
+        """The stretch of `steps` from `start` to `now` is over; returns prompt tokens computed and tokens put out."""
+        if steps > 1:
+            for lane in lanes:
+                more = lane.batch.needs(steps) - lane.taken if lane.decodes else 0
+                if more:
+                    lane.rank.cache.allocate_tokens(more)
+        prompt = output = 0
+        for lane in lanes:
+            lane.ghosts = lane.ghost_kv = 0
+            if lane.decodes:
+                output += lane.batch.growth * steps
+                self._decoded(lane, forward, start, steps, now)
+            flight = lane.flight
+            if flight is not None:
+                lane.flight = None
+                prompt += flight.tokens
+                output += TOKEN * len(flight.done)
+                for live in flight.done:
+                    self._first_token(lane, live, now)
+        return prompt, output // TOKEN
+
+    def _decoded(self, lane: Lane, forward: Forward, start: int, steps: int, now: int) -> None:
+        """A batch made its steps: every request has a token (with speculation, some tokens) more after each."""
+        batch, itl, engine = lane.batch, self._tally.itl, self._engine
+        first_end = start + forward.first
+        if batch.settled:
+            itl.add(first_end - batch.last, batch.settled)
+        if batch.joined:
+            for came, requests in batch.joined.items():
+                if requests:
+                    itl.add(first_end - came, requests)
+            batch.joined.clear()
+        if steps > 1:
+            itl.add_ramp(forward.first + forward.slope, forward.slope, steps - 1, batch.count)
+        batch.settled = batch.count
+        batch.last = now
+        if engine.ratio_decay:
+            lane.rank.ratio = max(lane.rank.ratio - engine.ratio_decay * steps, engine.ratio_min)
+        batch.advance(steps)
+        if batch.heap[0][0] <= batch.steps:
+            self._finish(lane, now)
+
+    def _finish(self, lane: Lane, now: int) -> None:
+        """Requests have their last token: what they hold comes free, and the next admission may use it.
+
+        Under overlap with speculation the engine has them in the next step already, unless one more token was sure
+        to be the last (`_reqs_finishing_inflight`).
+        """
+        batch, rank = lane.batch, lane.rank
+        page = self._engine.page
+        rides = self._engine.overlap and self._engine.speculates
+        batch.full = False
+        for live in batch.finished():
+            length = live.isl + live.osl - 1
+            surplus = batch.allocated(live) + -length // page * page
+            if surplus:
+                rank.cache.free_tokens(surplus)
+            rank.cache.finish(live.claim, live.start, live.done, length)
+            if rides:
+                before = live.out * TOKEN + live.rate * (live.finish_step - 1 - live.join_step)
+                if before // TOKEN + 1 < live.osl:
+                    lane.ghosts += 1
+                    lane.ghost_kv += length * TOKEN
+            self._end(rank, live, now)
+
+    def _first_token(self, lane: Lane, live: Live, now: int) -> None:
+        """A prompt is computed to its end, and gives a token: it joins the running batch, or was all there is."""
+        rank, batch = lane.rank, lane.batch
+        live.out += 1
+        if live.first < 0:
+            self._tally.first(live, now)
+        else:
+            self._tally.itl.add(now - live.last)
+        live.last = now
+        if live.out >= live.osl:
+            page = self._engine.page
+            rank.cache.free_tokens(live.held + -live.done // page * page)
+            rank.cache.finish(live.claim, live.start, live.done, live.done)
+            batch.full = False
+            self._end(rank, live, now)
+            return
+        rank.cache.checkpoint(live.claim, live.start, live.done)
+        if not live.rate:
+            live.rate = self._rate_of(live)
+        rank.cache.free_tokens(live.held - batch.join(live, self._engine.clip))
+        live.held = 0
+
+    def _rate_of(self, live: Live) -> int:
+        choices = self._engine.acceptance
+        if len(choices) == 1:
+            return choices[0][0]
+        random = Random(self._seed * 1_000_003 + live.index)  # noqa: S311 - a simulation, not a secret
+        return random.choices([rate for rate, _ in choices], [often for _, often in choices])[0]
