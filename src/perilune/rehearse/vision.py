@@ -81,17 +81,17 @@ def assign(images: Sequence[int], ranks: int) -> list[list[int]]:
     return shares
 
 
-def touched(images: Sequence[int], start: int, end: int) -> Sequence[int]:
-    """The images that begin in prompt tokens [start, end). A trace does not say where they are: they come first."""
+def touched(images: Sequence[int], start: int, end: int) -> range:
+    """Which images begin in prompt tokens [start, end). A trace does not say where they are: they come first."""
     at = 0
     first = len(images)
     for index, image in enumerate(images):
         if at >= end:
-            return images[first:index]
+            return range(min(first, index), index)
         if at >= start and index < first:
             first = index
         at += image
-    return images[first:]
+    return range(first, len(images))
 
 
 class Tower:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from perilune.rehearse.events import STEP, Events
 from perilune.rehearse.fleet.link import Link
-from perilune.rehearse.vision import Tower
+from perilune.rehearse.simulate import Run
+from perilune.rehearse.vision import Encode, GraphSettings, Tower
 
 PARTS_AT_ONCE: Final = 2
 """Parts of one call, for Kimi-K3, unless SGLANG_ENCODER_MAX_BATCH_SIZE is set."""
@@ -88,6 +90,23 @@ def _landed(now: int, job: Job) -> None:
     job.left -= 1
     if not job.left:
         job.encoded(now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSettings:
+    """Encoder servers of one kind. `send` gives the ticks of a server's line for the embeddings of so many tokens."""
+
+    servers: int
+    encode: Encode
+    send: Callable[[int], int]
+    graphs: GraphSettings | None = None
+    parts_at_once: int = PARTS_AT_ONCE
+
+    def pool(self, run: Run) -> EncoderPool:
+        """The encoders, empty, dealing requests by their own stream of chance."""
+        towers = [Tower(self.encode, graphs=self.graphs) for _ in range(self.servers)]
+        random = Random(f"encoders {run.seed}")  # noqa: S311 - a simulation, not a secret
+        return EncoderPool(towers, self.send, run.events, random, parts_at_once=self.parts_at_once)
 
 
 class EncoderPool:
