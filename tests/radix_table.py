@@ -39,6 +39,8 @@ SETUPS: dict[str, Setup] = {
     "extra_buffer, decode lock skipped": PLAIN | {"skip_decode_lock": True},
     "extra_buffer, two states a path": PLAIN | {"max_states_per_path": 2},
     "extra_buffer under DCP": PLAIN | {"dcp": 2, "tokens": 12800, "block_tokens": 64},
+    "extra_buffer under DCP, small pages": PLAIN | {"dcp": 2, "page_size": 16, "block_tokens": 32, "tokens": 3200},
+    "extra_buffer, small pages": PLAIN | {"page_size": 16, "block_tokens": 32, "tokens": 3200},
     "extra_buffer, page of one": ONE | {"kernel_chunk": 4, "track_interval": 8},
     "extra_buffer, blocks of six": ONE | {"page_size": 4, "kernel_chunk": 4, "track_interval": 8, "block_tokens": 6},
     "extra_buffer, lfu": PLAIN | {"policy": "lfu"},
@@ -50,6 +52,7 @@ SETUPS: dict[str, Setup] = {
     "no_buffer, slru": ONE | {"strategy": "no_buffer", "overlap": False, "slots": 30, "policy": "slru"},
     "no state, page 64": PLAIN | NO_STATE,
     "no state, page 1": ONE | NO_STATE,
+    "no state, lfu": PLAIN | NO_STATE | {"policy": "lfu"},
     "no state, priority": PLAIN | NO_STATE | {"policy": "priority"},
     "no state, tlru": PLAIN
     | NO_STATE
@@ -219,7 +222,10 @@ def operations(seed: int, count: int, setup: Setup) -> Iterator[Operation]:
         if kind < 0.31 or live[chosen] < 0:
             del live[chosen]
             return ["drop" if kind < 0.31 else "end", chosen]
-        chunk, steps = rng.choice((1, 2, 4, 8)) * unit, rng.choice((1, 3, unit, 3 * unit + 1))
+        chunk, steps = (
+            rng.choice((1, 2, 4, 5, 8)) * setup["page_size"] * rng.choice((1, setup["dcp"])),
+            rng.choice((1, 3, unit, 3 * unit + 1)),
+        )
         return ["step", chosen, chunk, steps, rng.random() < 0.1]
 
     while count:

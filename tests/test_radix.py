@@ -222,6 +222,17 @@ def test_the_slot_to_copy_a_state_into_is_taken_by_the_match() -> None:
     assert radix.slots_free == 3
 
 
+def test_the_state_that_is_matched_is_not_the_one_to_go() -> None:
+    radix = cache(slots=4)
+    served(radix, (1, 2), 128, 2)
+    other = Claim(Key((7,), PAGE))
+    radix.match(other, 63)
+    assert radix.take_slots([other])
+    with pytest.raises(OutOfSlots):
+        radix.match(Claim(Key((1, 2, 3), PAGE)), 191)
+    assert found(radix, 1, 2) == 128
+
+
 def test_what_two_requests_compute_alike_is_kept_once() -> None:
     radix = cache()
     claims = []

@@ -21,8 +21,7 @@ class Snapshots:
 
     buffers: int  # tracking buffers a request holds; 0 keeps end-of-chunk states only
     lazy: bool  # the second buffer exists only while an interval boundary is crossed
-    kernel_chunk: int  # of the state kernel: whole chunks need no intermediate state
-    chunk: int  # max(kernel_chunk, page_size)
+    chunk: int  # the state kernel's, or the page where that is longer: prefill has states only at whole chunks
     grid: int  # of the radix tree's page and the chunk
     interval: int
     absolute: bool  # the grid counts from the prompt's start (under DCP), not from the chunk's
@@ -38,7 +37,6 @@ class Snapshots:
         return cls(
             buffers=0 if strategy == "no_buffer" else 1 if lazy or not overlap else 2,
             lazy=lazy,
-            kernel_chunk=kernel_chunk,
             chunk=chunk,
             grid=grid,
             interval=math.lcm(grid, track_interval),
@@ -58,10 +56,8 @@ class Snapshots:
             if end - start < grid:
                 return 0
             kept = start + (end - start) // grid * grid
-        if branch > start and not (branch - start) % chunk:
-            whole = start + (end - start) // self.kernel_chunk * self.kernel_chunk
-            if branch < (end if whole == kept else kept + 1):
-                return branch
+        if start < branch < kept and not (branch - start) % chunk:
+            return branch
         return kept
 
     def of_decode(self, prompt: int, length: int) -> int:

@@ -146,9 +146,6 @@ class RadixTree:
             node = self._append(node, key, at, end)
             node.priority = priority
             node.hits = 1 if end > counted_to else 0
-        elif state and node is not self._root:
-            self._clock += TICK
-            node.used = self._clock
         if state:
             self._keep(node)
         return node
@@ -235,12 +232,9 @@ class RadixTree:
 
     def _unlock_state(self, node: Node) -> None:
         node.state_locks -= 1
-        if not node.state_locks:
-            if node.state:
-                self.slots_evictable += 1
-                self._queue_state(node)
-            if not node.children and not node.locks:
-                self._queue_leaf(node)
+        if node.state and not node.state_locks:
+            self.slots_evictable += 1
+            self._queue_state(node)
 
     # Evicting
 
@@ -251,7 +245,7 @@ class RadixTree:
             if not queue:
                 return False
             ranked, node = queue[0]
-            if node.children or node.locks or node.state_locks or node.gone:
+            if node.children or node.locks or node.gone:
                 heappop(queue)
                 node.queued = False
                 continue
