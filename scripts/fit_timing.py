@@ -85,7 +85,7 @@ def fitted() -> list[Fitted]:
     found: list[Fitted] = []
     start = START
     for name, free in FREE.items():
-        targets = [target for target in published_targets() if target.item.pool.platform == name]
+        targets = [target for target in published_targets() if target.platform == name]
         start = rounded(fit(targets, start, free, PULL, simulate))
         outside = leave_one_out(targets, found[-1].efficiency if found else START, free, PULL, simulate)
         engines = {card.engine.split()[0] for card in measurements().cards if card.cell.startswith(f"{name}/")}

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from perilune.facts.timing import Efficiency
-from perilune.plan.planned import PlannedPool
+from perilune.plan.planned import Plan
 
 BOUNDS: Final = {
     "memory": (0.2, 0.92),
@@ -49,16 +49,22 @@ QUANTITIES: Final = ("TTFT", "TPOT", "tokens/s/GPU")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One measured run: the server it ran on, the closed loop, and what it showed."""
+    """One measured run: the deployment it ran on, what it was asked, and what it showed."""
 
     name: str
-    item: PlannedPool
-    concurrency: int
+    plan: Plan
+    concurrency: int | None  # requests kept in flight; None for an open loop
+    rate: float | None  # requests per second of an open loop
     requests: int
     isl: int
     osl: int
-    acceptance: float
+    acceptance: float | None  # tokens a speculative step; None without speculation, or as the plan has it
     seen: Seen
+
+    @property
+    def platform(self) -> str:
+        """The platform of every pool."""
+        return self.plan.pools[0].pool.platform
 
 
 Simulate = Callable[[Target, Efficiency], Seen]

@@ -8,7 +8,7 @@ from typing import Final
 from perilune.facts.measurements import Card, Point, measurements
 from perilune.plan.compose import Choice, compose, parse_set
 from perilune.plan.deployment import Role
-from perilune.plan.planned import PlannedPool, plan
+from perilune.plan.planned import Plan, plan
 from perilune.rehearse.timing.fit import Seen, Target
 
 ROOM: Final = {"mi350x/unified/balanced": ("--mem-fraction-static=0.92",)}
@@ -40,10 +40,10 @@ def platform_of(card: Card) -> str:
 
 
 @cache
-def _pool(hardware: str, mode: Role, strategy: str, quant: str, spec: str, sets: tuple[str, ...]) -> PlannedPool:
+def _plan(hardware: str, mode: Role, strategy: str, quant: str, spec: str, sets: tuple[str, ...]) -> Plan:
     overrides = tuple(parse_set(text) for text in sets)
     choice = Choice(hardware=hardware, mode=mode, strategy=strategy, quant=quant, spec=spec, overrides=overrides)
-    return plan(compose(choice)).pools[0]
+    return plan(compose(choice))
 
 
 def _target(card: Card, point: Point) -> Target:
@@ -51,11 +51,12 @@ def _target(card: Card, point: Point) -> Target:
     hardware, _, strategy = card.cell.split("/")
     return Target(
         name=f"{hardware} {strategy} {card.quant} {card.spec}",
-        item=_pool(hardware, "unified", strategy, card.quant, card.spec, settings_of(card)),
+        plan=_plan(hardware, "unified", strategy, card.quant, card.spec, settings_of(card)),
         concurrency=point.concurrency,
+        rate=None,
         requests=method.prompts_by_concurrency[point.concurrency],
         isl=method.isl,
         osl=method.osl,
-        acceptance=card.acceptance_length or 1.0,
+        acceptance=card.acceptance_length,
         seen=Seen(point.ttft_ms / MS, point.tpot_ms / MS, point.tokens_per_s_per_gpu),
     )
