@@ -18,7 +18,7 @@ from .oracle import WORKERS, Oracle
 pytestmark = pytest.mark.conformance
 
 DRIVER = Path(__file__).with_name("radix_driver.py")
-MANY, FEW = 10_000, 1_200
+MANY, FEW = 10_000, 1_000
 
 Case = tuple[str, str, int, int]
 """A setup, the engine's tree core, a seed and a number of operations."""
