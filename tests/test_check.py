@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner, Result
 
 from perilune.cli.check import check
+from perilune.cli.commands import commands
 from perilune.errors import UnusableInput
 
 MODEL = "--model-path moonshotai/Kimi-K3 --trust-remote-code"
@@ -177,6 +182,50 @@ def test_a_pair_is_judged_together(write) -> None:  # type: ignore[no-untyped-de
     assert {one["where"]["file"] for one in new} <= {"p.sh", "d.sh"}
 
 
+def test_a_role_that_was_forgotten_is_a_finding(write) -> None:  # type: ignore[no-untyped-def]
+    flag = " --disaggregation-mode decode"
+    prefill, decode = write(PREFILL, "p.sh"), write(DECODE.replace("bf16", "fp8_e4m3").replace(flag, ""), "d.sh")
+    found = findings("--pair", prefill, decode, "--platform", "b300")
+    (role,) = [one for one in found if one["id"] == "pd-roles"]
+    assert (role["severity"], role["where"]["file"], role["pool"]) == ("error", "d.sh", "decode")
+    result = run("--pair", prefill, decode, "--platform", "b300", "--fix")
+    assert result.return_value == 0, result.stderr
+    assert "+" + DECODE.rstrip().replace("bf16", "fp8_e4m3").split(" --disagg")[0] in result.stdout
+    assert "--disaggregation-mode decode" in result.stdout
+
+
+@pytest.mark.parametrize("order", [("d.sh", "p.sh"), ("p.sh", "p.sh"), ("plain.sh", "plain.sh")])
+def test_the_first_file_is_prefill_and_the_second_decode(order: tuple[str, str], write) -> None:  # type: ignore[no-untyped-def]
+    write(PREFILL, "p.sh")
+    write(DECODE, "d.sh")
+    write(SOUND, "plain.sh")
+    result = run("--pair", *order, "--platform", "b300", "--json")
+    assert result.return_value == 1
+    assert "pd-roles" in errors(json.loads(result.stdout)["findings"])
+
+
+BOTH = f"if [ $ROLE = prefill ]; then\n  {PREFILL}else\n  {DECODE}fi\n"
+
+
+def test_branches_of_one_script_are_no_pair_and_no_fleet(write) -> None:  # type: ignore[no-untyped-def]
+    shared = BOTH.replace("--tp-size 8", "--nnodes 2 --node-rank 0 --dist-init-addr 10.0.0.1:5000 --tp-size 16", 1)
+    shared = shared.replace("--tp-size 8", "--nnodes 4 --node-rank 0 --dist-init-addr 10.0.0.1:5000 --tp-size 32")
+    assert not errors(findings(write(shared), "--platform", "b300"))
+    side_by_side = write(shared.replace("if [ $ROLE = prefill ]; then\n", "").replace("else\n", "").replace("fi\n", ""))
+    assert {"fleet-rendezvous", "pd-kv-dtype"} <= set(errors(findings(side_by_side, "--platform", "b300")))
+
+
+def test_a_script_of_both_roles_is_a_pair_with_itself(write) -> None:  # type: ignore[no-untyped-def]
+    name = write(BOTH)
+    result = run("--pair", name, name, "--platform", "b300", "--json")
+    told = json.loads(result.stdout)
+    assert errors(told["findings"]) == ["pd-kv-dtype"]
+    assert [server["role"] for server in told["servers"]] == ["prefill", "decode"]
+    fixed = run("--pair", name, name, "--platform", "b300", "--fix")
+    assert fixed.return_value == 0
+    assert fixed.stdout == BOTH.replace("bf16", "fp8_e4m3")
+
+
 def test_roles_in_one_file_are_a_pair(write) -> None:  # type: ignore[no-untyped-def]
     found = findings(write(PREFILL.replace("\n", " &\n") + DECODE), "--platform", "b300")
     pair = [one for one in found if one["severity"] == "error" and "--kv-cache-dtype" in one["flags"]]
@@ -216,6 +265,125 @@ def test_what_the_engine_refuses_in_a_config_file_is_an_error(write) -> None:  #
     assert found[0]["where"] == {"file": "c.yaml", "line": 2}
 
 
+# --config FILE
+
+
+CONFIG = "model-path: moonshotai/Kimi-K3\ntrust-remote-code: true\ntp-size: 16\n"
+WITH_CONFIG = "sglang serve --config k3.yaml --nnodes 2 --node-rank 0 --dist-init-addr 10.0.0.1:5000\n"
+
+
+@pytest.mark.parametrize("place", ["beside", "here", "given"])
+def test_a_config_file_is_read_where_it_lies(place: str, write) -> None:  # type: ignore[no-untyped-def]
+    Path("a").mkdir()
+    Path("b").mkdir()
+    script = write(WITH_CONFIG, "a/run.sh")
+    config = write(
+        CONFIG + "enable-mamba-cache-stochastic-rounding: true\n",
+        {"beside": "a/k3.yaml", "here": "k3.yaml"}.get(place, "b/k3.yaml"),
+    )
+    given = [script, *([config] if place == "given" else [])]
+    result = run(*given, "--platform", "h200", "--json")
+    told = json.loads(result.stdout)
+    assert "state-rounding" in errors(told["findings"])
+    assert [server["file"] for server in told["servers"]] == [script]
+    assert "not-checked" not in {one["id"] for one in told["findings"]}
+
+
+@pytest.mark.parametrize("name", ["k3.yaml", "/etc/passwd.yaml", "../k3.yaml", "k3.txt", "pipe.yaml", "broken.yaml"])
+def test_a_config_file_that_is_not_read_costs_no_error(name: str, write) -> None:  # type: ignore[no-untyped-def]
+    Path("a").mkdir()
+    write(CONFIG, "k3.yaml.txt" if name == "k3.yaml" else "k3.txt")
+    if name.startswith("../"):
+        write(CONFIG, "k3.yaml")
+        os.chdir("a")
+    os.mkfifo("pipe.yaml")
+    write("a: [", "broken.yaml")
+    found = findings(
+        write(WITH_CONFIG.replace("k3.yaml", name).replace(" --nnodes", " --ep-size 16 --nnodes")), "--platform", "h200"
+    )
+    assert not errors(found)
+    assert [one["where"]["line"] for one in found if "is not read" in one["message"]] == [1]
+
+
+def test_what_is_wrong_whatever_the_config_file_says_is_still_an_error(write) -> None:  # type: ignore[no-untyped-def]
+    name = write("NCCL_SOCKET_IFNAME=<your-nic> " + WITH_CONFIG.replace("\n", " --no-such-flag\n"))
+    found = [one for one in findings(name, "--platform", "h200") if one["severity"] == "error"]
+    assert {flag for one in found for flag in one["flags"]} == {"NCCL_SOCKET_IFNAME", "--no-such-flag"}
+
+
+# Commands that Perilune wrote
+
+
+CHOICE = ("--hardware", "h200", "--mode", "unified", "--strategy", "balanced")
+
+
+@pytest.mark.parametrize(
+    "choice", [CHOICE, (*CHOICE, "--form", "docker"), (*CHOICE, "--head-ip", "10.0.0.1", "--nic", "eth0")]
+)
+def test_composed_commands_are_checked_without_a_platform(choice: tuple[str, ...], write) -> None:  # type: ignore[no-untyped-def]
+    printed = CliRunner().invoke(commands, choice, standalone_mode=False)
+    assert printed.exception is None
+    name = write(printed.stdout)
+    told = json.loads(run(name, "--json").stdout)
+    assert {server["platform"] for server in told["servers"]} == {"h200"}
+    assert not errors(told["findings"])
+    open_ = set(re.findall(r"<[a-z][^<>]*>", "".join(line for line in printed.stdout.splitlines() if line[:1] != "#")))
+    said = {one["message"].split(" is still")[0] for one in told["findings"] if one["id"] == "fill-in"}
+    assert said == open_
+    assert {one["severity"] for one in told["findings"] if one["id"] == "fill-in"} == {"advice"}
+    if shutil.which("bash"):
+        assert subprocess.run(["bash", "-n", name], check=False).returncode == 0
+
+
+def test_a_placeholder_in_a_script_of_somebody_else_is_an_error(write) -> None:  # type: ignore[no-untyped-def]
+    printed = CliRunner().invoke(commands, CHOICE, standalone_mode=False).stdout
+    without = "\n".join(line for line in printed.splitlines() if not line.startswith("# perilune commands"))
+    assert "env-placeholder" in errors(findings(write(without), "--platform", "h200"))
+    assert "env-placeholder" in errors(findings(write(printed.replace("<node0-ip>", "<my-own-token>"))))
+
+
+# Inputs
+
+
+def test_a_file_named_twice_is_judged_once(write) -> None:  # type: ignore[no-untyped-def]
+    name = write(REFUSED)
+    Path("link.sh").symlink_to(name)
+    once = json.loads(run(name, "--platform", "h200", "--json").stdout)
+    assert (
+        json.loads(run(name, f"./{name}", "link.sh", str(Path(name).resolve()), "--platform", "h200", "--json").stdout)
+        == once
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "python3 - <<E\nsglang serve\nE\n" + SOUND,
+        "kubectl apply -f - <<E\ncommand: sglang serve\nE\n" + SOUND,
+        "bash <<E\nsglang serve --tp '8\nE\n" + SOUND,
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--skip-others",), ("--fix",), ("--json",)])
+def test_what_was_not_read_is_not_called_sound(content: str, more: tuple[str, ...], write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(content), "--platform", "b300", *more)
+    assert result.return_value == 2
+    assert "run.sh, line" in result.stderr
+
+
+VALUES = ("0", "-1", "1.5", "1e9", "1" + "0" * 30, "nan", "inf", "", "x", "\N{ARABIC-INDIC DIGIT ONE}")
+NUMBERS = ("--tp-size", "--pp-size", "--nnodes", "--mem-fraction-static", "--page-size", "--context-length", "--port",
+           "--max-running-requests", "--max-mamba-cache-size", "--chunked-prefill-size", "--mamba-full-memory-ratio",
+           "--max-total-tokens", "--node-rank", "--speculative-num-draft-tokens", "--base-gpu-id")  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", NUMBERS)
+def test_no_value_is_unusable_input(flag: str, write) -> None:  # type: ignore[no-untyped-def]
+    lines = "".join(f"{SOUND.rstrip()} {flag} '{value}'\n" for value in VALUES)
+    result = run(write(lines), "--platform", "b300", "--json")
+    assert result.return_value == 1, result.stderr
+    assert len(json.loads(result.stdout)["servers"]) == len(VALUES)
+
+
 def test_sarif(write) -> None:  # type: ignore[no-untyped-def]
     result = run(write(REFUSED, "a b.sh"), "--platform", "h200", "--sarif")
     log = json.loads(result.stdout)
@@ -247,6 +415,54 @@ def test_github_escapes_what_would_start_another_command() -> None:
     finding = Finding("x", "error", "50%\n::set-output name=a::b").at("a\r\n::error::b.sh", 1)
     (line,) = to_github([finding])
     assert line == "::error file=a%0D%0A%3A%3Aerror%3A%3Ab.sh,line=1,title=error x::50%25%0A::set-output name=a::b"
+
+
+SARIF_REQUIRED = {  # of the schema of OASIS, 2.1.0
+    "sarifLog": {"version", "runs"}, "run": {"tool"}, "tool": {"driver"}, "toolComponent": {"name"},
+    "result": {"message"}, "reportingDescriptor": {"id"}, "multiformatMessageString": {"text"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [("a.sh",), ("--", *REFUSED.replace("\\\n", "").split()), ("b.sh",)])
+def test_sarif_has_what_the_schema_requires(arguments: tuple[str, ...], write) -> None:  # type: ignore[no-untyped-def]
+    write(REFUSED, "a.sh")
+    write(SOUND, "b.sh")
+    log = json.loads(run("--platform", "h200", "--sarif", *arguments).stdout)
+    (one,) = log["runs"]
+    driver = one["tool"]["driver"]
+    parts = [("sarifLog", log), ("run", one), ("tool", one["tool"]), ("toolComponent", driver)]
+    parts += [("reportingDescriptor", rule) for rule in driver["rules"]]
+    parts += [("multiformatMessageString", rule["shortDescription"]) for rule in driver["rules"]]
+    parts += [("result", result) for result in one["results"]]
+    for name, part in parts:
+        assert SARIF_REQUIRED[name] <= part.keys(), name
+    assert all(
+        rule["defaultConfiguration"]["level"] in ("none", "note", "warning", "error") for rule in driver["rules"]
+    )
+    assert one["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
+    for result in one["results"]:
+        assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        for location in result.get("locations", []):
+            place = location["physicalLocation"]
+            assert urlsplit(place["artifactLocation"]["uri"]).path
+            assert place["region"]["startLine"] >= 1
+
+
+def test_the_json_is_as_documented(write) -> None:  # type: ignore[no-untyped-def]
+    told = json.loads(run(write(REFUSED), "--platform", "h200", "--json").stdout)
+    page = (Path(__file__).parent.parent / "docs" / "check.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z_.]+)` \| (\w+)", page.partition("## For programs")[2], re.MULTILINE)
+    kinds = {"string": str, "integer": int, "array": list, "object": dict}
+    for name, kind in rows:
+        values: list[Any] = [told]
+        for part in name.split("."):
+            values = [value[part] for one in values for value in (one if isinstance(one, list) else [one]) if value]
+        assert values, name
+        assert all(isinstance(value, kinds[kind]) or value is None for value in values), name
+    for top in ("findings", "servers"):
+        documented = {name.split(".")[1] for name, _ in rows if name.startswith(f"{top}.")}
+        assert told[top][0].keys() == documented
+    assert told.keys() == {name for name, _ in rows if "." not in name}
 
 
 # --fix

@@ -79,6 +79,23 @@ SHELL = (
     Case("a comment", "# sglang serve --tp 4\nsglang serve --tp 8", ("2: sglang serve --tp 8",)),
 )  # fmt: skip
 
+HERE = (
+    Case("written to a file", "TP=8\ncat <<EOF > run.sh\nsglang serve --tp $TP \\\n  --port \\$P\nEOF\n",
+         ("3: sglang serve --tp 8 --port '$P'",)),
+    Case("written by tee", "sudo tee run.sh <<'EOF' >/dev/null\nsglang serve --tp $TP\nEOF\n",
+         ("2: sglang serve --tp '$TP'",)),
+    Case("run by a shell", "export A=1\nB=2\nbash <<'EOF'\nsglang serve --tp 8\nEOF\n",
+         ("4: A=1 sglang serve --tp 8",)),
+    Case("run over ssh", "ssh n1 <<-EOF\n\tsglang serve --tp 8\n\tEOF\n", ("2: sglang serve --tp 8",)),
+    Case("run through a pipe", "cat <<EOF | ssh n1 bash -s\nsglang serve --tp 8\nEOF\n", ("2: sglang serve --tp 8",)),
+    Case("in a container", "docker exec -i c bash <<EOF\nsglang serve --tp 8\nEOF\n", ("2: sglang serve --tp 8",)),
+    Case("a job", "sbatch <<EOF\n#!/bin/bash\nsrun sglang serve --tp 8\nEOF\n", ("3: srun sglang serve --tp 8",)),
+    Case("a here-string", "bash <<< 'sglang serve --tp 8'\n", ("1: sglang serve --tp 8",)),
+    Case("only shown", "cat <<EOF\nUsage: sglang serve --tp 4\nEOF\nsglang serve --tp 8\n",
+         ("4: sglang serve --tp 8",)),
+    Case("in a branch", "if a; then bash <<EOF\nsglang serve --tp 8\nEOF\nfi\n", ("2: sglang serve --tp 8",)),
+)  # fmt: skip
+
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -146,6 +163,15 @@ YAML = (
          ("13: SECRET='$(SECRET)' TP=8 sglang serve --tp 8 --port 1",), "a.yaml"),
     Case("sh -c, quoted", POD + '    command: [bash, -c, "sglang serve --tp \\"$TP\\""]\n',
          ("13: SECRET='$(SECRET)' TP=8 sglang serve --tp 8",), "a.yaml"),
+    Case("$(NAME) before the shell", POD + "    command: [bash, -c, 'sglang serve --tp $(TP) --port $$(P) $(date)']\n",
+         ("13: SECRET='$(SECRET)' TP=8 sglang serve --tp 8 --port '$(P)' '$(date)'",), "a.yaml"),
+    Case("$(NAME) in a script", POD + "    command: [sh, -c]\n    args:\n    - |\n      exec sglang serve \\\n"
+         "        --tp $(TP)\n", ("16: SECRET='$(SECRET)' TP=8 exec sglang serve --tp 8",), "a.yaml"),
+    Case("$(NAME) in a variable", POD + "    - {name: ARGS, value: --tp $(TP)}\n"
+         "    command: [sh, -c, sglang serve $(ARGS)]\n",
+         ("14: ARGS='--tp 8' SECRET='$(SECRET)' TP=8 sglang serve --tp 8",), "a.yaml"),
+    Case("$(NAME) within an item", POD + "    command: [sglang, serve, --tp=$(TP), --port, '$(TP)0']\n",
+         ("13: SECRET='$(SECRET)' TP=8 sglang serve --tp=8 --port 80",), "a.yaml"),
     Case("sh -c, folded", POD + "    command: [sh, -c]\n    args:\n    - >\n      sglang serve\n      --tp 8\n",
          ("16: SECRET='$(SECRET)' TP=8 sglang serve --tp 8",), "a.yaml"),
     Case("LeaderWorkerSet", LWS, ("11: sglang serve --nnodes=2 --node-rank 0",
@@ -190,6 +216,29 @@ DOCKER = (
     Case("exec form", 'FROM a AS b\nCMD ["sglang", "serve", "--tp", "1"]\nFROM img\nENV A=1 \\\n # why\n B="x y"\n'
          'ENTRYPOINT ["sglang", "serve", \\\n  "--tp", "8"]\nCMD ["--port", "1"]\n',
          ("7: A=1 B='x y' sglang serve --tp 8 --port 1",), "Dockerfile"),
+    Case("ARG in ENV", 'FROM img\nARG TP=8\nENV A="--tp ${TP}" B=$TP\nENV C=$B\nCMD sglang serve $A --port $C\n',
+         ("5: A='--tp 8' B=8 C=8 sglang serve --tp 8 --port 8",), "Dockerfile"),
+    Case("ARG is gone at the start", "FROM img\nARG TP=8\nCMD sglang serve --tp $TP\n",
+         ("3: sglang serve --tp '$TP'",), "Dockerfile"),
+    Case("ENV of one instruction", "FROM img\nENV A=1\nENV A=2 B=$A\nCMD sglang serve\n",
+         ("4: A=2 B=1 sglang serve",), "Dockerfile"),
+    Case("no ENV in the exec form", 'FROM img\nENV TP=8\nCMD ["sglang", "serve", "--tp", "$TP"]\n',
+         ("3: TP=8 sglang serve --tp '$TP'",), "Dockerfile"),
+    Case("quotes in ENV", "FROM img\nENV A=\\$B B='$C'\nCMD sglang serve\n", ("3: A='$B' B='$C' sglang serve",),
+         "Dockerfile"),
+    Case("a stage on a stage", 'FROM img AS a\nENV TP=8\nCMD ["sglang", "serve", "--tp", "8"]\nFROM a\nENV X=1\n',
+         ("3: TP=8 X=1 sglang serve --tp 8",), "Dockerfile"),
+    Case("CMD before ENTRYPOINT", 'FROM img\nCMD ["--tp", "8"]\nENTRYPOINT ["sglang", "serve"]\n',
+         ("3: sglang serve --tp 8",), "Dockerfile"),
+    Case("ENTRYPOINT resets CMD from below",
+         'FROM img AS a\nCMD ["--tp", "8"]\nFROM a\nENTRYPOINT ["sglang", "serve"]\n',
+         ("4: sglang serve",), "Dockerfile"),
+    Case("blanks behind a backslash", "FROM img\nCMD sglang serve \\  \n# why\n\n  --tp 8\\\n0\n",
+         ("2: sglang serve --tp 80",), "Dockerfile"),
+    Case("another escape", "# escape=`\nFROM img\nCMD sglang serve `\n  --tp 8\n", ("3: sglang serve --tp 8",),
+         "Dockerfile"),
+    Case("a script copied in", "FROM img\nCOPY <<'EOF' /run.sh\nsglang serve --tp 8\nEOF\nCMD [\"/run.sh\"]\n",
+         ("3: sglang serve --tp 8",), "Dockerfile"),
     Case("shell form", "FROM img\nENV TP 8\nCMD sglang serve \\\n  --tp $TP\n", ("3: TP=8 sglang serve --tp 8",),
          "Dockerfile"),
     Case("exec form of a shell", 'FROM img\nCMD ["bash", "-c", "sglang serve --tp 8"]', ("2: sglang serve --tp 8",),
@@ -197,7 +246,7 @@ DOCKER = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*SHELL, *YAML, *DOCKER], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*SHELL, *HERE, *YAML, *DOCKER], ids=lambda case: case.id)
 def test_servers_and_their_lines(case: Case) -> None:
     found = read(case.content, case.name).servers
     assert tuple(f"{one.line}: {_shown(one.server)}" for one in found) == case.servers
@@ -228,6 +277,13 @@ def test_the_line_of_a_flag_is_where_it_is_written(flag: str, line: int | None) 
     ("content", "name", "said", "line"),
     [
         ("python3 - <<EOF\nrun('sglang serve --tp 8')\nEOF\n", "a.sh", "cannot be read", 2),
+        ("cat <<EOF | kubectl apply -f -\na: sglang serve\nEOF\n", "a.sh", "cannot be read", 2),
+        ("cat <<EOF > a.yaml\na: sglang serve\nEOF\n", "a.sh", "cannot be read", 2),
+        ("bash <<EOF\nsglang serve --tp '8\nEOF\n", "a.sh", "here-document is not read", 1),
+        ("X=$(cat <<EOF\nsglang serve\nEOF\n)\n$X", "a.sh", "cannot be read", 2),
+        ("FROM a\nARG TP=8\nCMD sglang serve --tp $TP\n", "Dockerfile", "while the image is built only", 3),
+        (POD + "    command: [python, -c, run('sglang serve')]\n", "a.yaml", "cannot be read", 13),
+        ("services:\n  s:\n    command: [python, -c, run('sglang serve')]\n", "compose.yaml", "cannot be read", 3),
         ("source env.sh\nsglang serve", "a.sh", "env.sh", 1),
         ("#!/bin/bash\r\nsglang serve\r\n", "a.sh", "CR LF", 1),
         ("sglang serve --config /etc/x.yaml", "a.sh", "/etc/x.yaml", 1),
@@ -258,6 +314,55 @@ def test_what_is_not_checked_is_said(content: str, name: str, said: str, line: i
 )
 def test_the_platform_only_when_it_is_certain(content: str, name: str, platform: str | None) -> None:
     assert read(content, name).platform == platform
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "image"),
+    [
+        ("ARG TAG=v1\nFROM lmsysorg/sglang:${TAG}\nCMD sglang serve\n", "Dockerfile", "lmsysorg/sglang:v1"),
+        ("ARG R=lmsysorg\nFROM --platform=linux/amd64 $R/sglang AS a\nCMD sglang serve\n", "Dockerfile",
+         "lmsysorg/sglang"),
+        ("FROM ${IMAGE:-img:2}\nCMD sglang serve\n", "Dockerfile", "img:2"),
+        ("FROM img:3 AS a\nCMD sglang serve\nFROM a\n", "Dockerfile", "img:3"),
+    ],
+)  # fmt: skip
+def test_the_image(content: str, name: str, image: str) -> None:
+    assert [one.image for one in read(content, name).servers] == [image]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "gpus", "nodes"),
+    [
+        (POD + "    resources: {limits: {nvidia.com/gpu: 4}}\n    command: [sglang, serve]\n", "a.yaml", 4, None),
+        (POD + "    resources: {limits: {amd.com/gpu: '8', memory: 1Gi}}\n    command: [sglang, serve]\n", "a.yaml", 8,
+         None),
+        (POD + "    command: [sglang, serve]\n", "a.yaml", None, None),
+        ("services:\n  s:\n    command: sglang serve\n"
+         "    deploy: {resources: {reservations: {devices: [{count: 2}]}}}\n",
+         "compose.yaml", 2, None),
+        ("docker run --gpus 4 img sglang serve\n", "a.sh", 4, None),
+        ("docker run --gpus '\"device=0,2\"' img sglang serve\n", "a.sh", 2, None),
+        ("docker run --gpus all img sglang serve\n", "a.sh", None, None),
+        ("#!/bin/bash\n#SBATCH --nodes=4\nsrun sglang serve\n", "a.sh", None, 4),
+        ("#!/bin/bash\n#SBATCH --nodes=4\nsrun -N 2 sglang serve\n", "a.sh", None, 2),
+        ("#!/bin/bash\n#SBATCH -N 2-4\nsrun sglang serve\n", "a.sh", None, None),
+        (DYNAMO, "dgd.yaml", None, 2),
+    ],
+)  # fmt: skip
+def test_what_a_document_says_of_the_machines(content: str, name: str, gpus: int | None, nodes: int | None) -> None:
+    (found,) = read(content, name).servers
+    assert (found.gpus_visible, found.group_size) == (gpus, nodes)
+
+
+def test_a_group_of_pods_says_its_size_and_its_pods() -> None:
+    leader, worker = read(LWS, "lws.yaml").servers
+    assert (leader.group_size, worker.group_size) == (2, 2)
+    assert leader.host != worker.host
+
+
+def test_several_servers_of_a_job_share_its_nodes() -> None:
+    reading = read("#!/bin/bash\n#SBATCH -N 4\nsrun sglang serve --tp 8 &\nsrun sglang serve --tp 4\n")
+    assert [one.group_size for one in reading.servers] == [None, None]
 
 
 def test_a_router_is_found_beside_its_servers() -> None:

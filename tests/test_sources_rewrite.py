@@ -55,8 +55,26 @@ SHELL = (
          'A=(\n  --tp-size 8  # all of them\n  --port 1 --page-size 64 # here\n)\nexec sglang serve "${A[@]}"\n'),
     Case("out of an array", ARRAY, (drop("--tp-size"),),
          'A=(\n    # all of them\n  --port 1 # here\n)\nexec sglang serve "${A[@]}"\n'),
+    Case("alone on a line of an array", "A=(\n  --enable-eplb\n  --port 1\n)\nsglang serve ${A[@]}\n",
+         (drop("--enable-eplb"),), "A=(\n  --port 1\n)\nsglang serve ${A[@]}\n"),
+    Case("with a value on a line of an array", "A=(\n\t--tp-size 16\t\n\t--port 1\n)\nsglang serve ${A[@]}\n",
+         (drop("--tp-size"),), "A=(\n\t--port 1\n)\nsglang serve ${A[@]}\n"),
+    Case("added to an array", "A=(--port 1)\nA+=(--enable-eplb)\nsglang serve ${A[@]}\n", (drop("--enable-eplb"),),
+         "A=(--port 1)\nA+=()\nsglang serve ${A[@]}\n"),
+    Case("alone on a line of a string", 'F="\n  --enable-eplb\n  --port 1\n"\nsglang serve $F\n',
+         (drop("--enable-eplb"),), 'F="\n  --port 1\n"\nsglang serve $F\n'),
+    Case("alone on a line, CR LF", "A=(\r\n  --enable-eplb\r\n  --port 1\r\n)\r\nsglang serve ${A[@]}\r\n",
+         (drop("--enable-eplb"),), "A=(\r\n  --port 1\r\n)\r\nsglang serve ${A[@]}\r\n"),
+    Case("empty lines that were there", "A=(\n\n  --enable-eplb\n\n  --port 1\n)\nsglang serve ${A[@]}\n",
+         (drop("--enable-eplb"),), "A=(\n\n\n  --port 1\n)\nsglang serve ${A[@]}\n"),
+    Case("a variable alone on a line", "A=1 \\\nB=2 \\\nsglang serve --port 1\n", (Edit("unset-env", "A"),),
+         "B=2 \\\nsglang serve --port 1\n"),
+    Case("in a here-document", "bash <<E\nsglang serve \\\n  --tp-size 16 \\\n  --enable-eplb\nE\n",
+         (put("--tp-size", "8"), drop("--enable-eplb")), "bash <<E\nsglang serve \\\n  --tp-size 8\nE\n"),
     Case("through a variable", "TP=16 # all\nsglang serve --tp-size $TP\n", (put("--tp-size", "8"),),
          "TP=8 # all\nsglang serve --tp-size $TP\n"),
+    Case("through an exported variable", "export TP=16\nsglang serve --tp-size $TP\n", (put("--tp-size", "8"),),
+         "export TP=8\nsglang serve --tp-size $TP\n"),
     Case("through a quoted variable", 'TP="16"\nsglang serve --tp-size "$TP"\n', (put("--tp-size", "8"),),
          'TP=8\nsglang serve --tp-size "$TP"\n'),
     Case("a default", "sglang serve --tp-size ${TP:-16}\n", (put("--tp-size", "8"),),
@@ -96,6 +114,10 @@ spec:
     - --port=1
 """
 FLOW = "apiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sglang, serve, --tp-size, '16', --port, '1']}]}\n"
+GIVEN = (
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - env: [{name: TP, value: '16'}]\n"
+    "    command: [bash, -c, 'sglang serve --tp-size $(TP)']\n"
+)
 INSIDE = """\
 apiVersion: v1
 kind: Pod
@@ -154,6 +176,11 @@ FILES = (
     Case("compose", COMPOSE, (put("--tp-size", "8"), env("A", "2")), COMPOSE.replace("16", "8").replace("=1", "=2"),
          "compose.yaml"),
     Case("compose, a variable more", COMPOSE, (env("B", "2"),), COMPOSE + "      - B=2\n", "compose.yaml"),
+    Case("a variable of the build", "FROM a\nARG TP=16\nENV A=$TP\nCMD sglang serve --tp-size $A\n",
+         (put("--tp-size", "8"),), "FROM a\nARG TP=8\nENV A=$TP\nCMD sglang serve --tp-size $A\n",
+         "Dockerfile"),
+    Case("through $(NAME) in a shell", GIVEN, (put("--tp-size", "8"),), GIVEN.replace("'16'", "'8'"),
+         "a.yaml"),
     Case("exec form", DOCKERFILE, (put("--tp-size", "8"), drop("--enable-eplb")),
          DOCKERFILE.replace('"16", \\\n  "--enable-eplb"', '"8"'), "Dockerfile"),
     Case("exec form, more", DOCKERFILE, (put("--port", "1"),),

@@ -23,6 +23,8 @@ from perilune.plan.sources.read import read_source
 from perilune.plan.sources.rewrite import rewritten
 from perilune.plan.sources.text import Text
 
+MOST_REPAIRS = 64
+
 
 def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers) -> int:
     """Print corrected text, one input whole and several as a diff; what is left goes to standard error."""
@@ -40,14 +42,19 @@ def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Rout
 
 
 def _repaired(one: Checked, judge: Judge) -> Checked:
-    """The input with the ends of its lines as their writer meant them, where it can still be read."""
-    repairs = [note.repair for note in one.reading.notes if note.repair is not None]
-    if not repairs:
-        return one
-    try:
-        return _read_again(one, applied(one.text, repairs), judge)
-    except (Unplaceable, UnusableInput):
-        return one
+    """The input with the ends of its lines as their writer meant them, where it can still be read.
+
+    One repair can bring a line into the command whose own end needs another.
+    """
+    for _ in range(MOST_REPAIRS):
+        repairs = [note.repair for note in one.reading.notes if note.repair is not None]
+        if not repairs:
+            break
+        try:
+            one = _read_again(one, applied(one.text, repairs), judge)
+        except (Unplaceable, UnusableInput):
+            break
+    return one
 
 
 def _fixed(group: Sequence[Checked], judge: Judge, routers: Routers) -> list[Checked]:

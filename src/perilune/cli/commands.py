@@ -32,6 +32,7 @@ def commands(
 
     Takes the same choice flags as `perilune plan`, or a plan file it wrote.
     Placeholders such as <node0-ip> stay until you give --head-ip and --nic.
+    What it prints is shell text, and `perilune check` knows its platform.
 
     \b
     perilune commands --hardware b200 --mode unified --strategy balanced \\
@@ -40,6 +41,7 @@ def commands(
     from perilune.plan.compose import commands as blocks_of
     from perilune.plan.compose import placeholders_left
     from perilune.plan.planned import plan
+    from perilune.plan.sources.composed import header
 
     deployment = deployment_of(plan_file, given)
     if corrected:
@@ -66,7 +68,12 @@ def commands(
     for finding in errors:
         said = f"error{f' in {finding.pool}' if finding.pool else ''}: {finding.message} {finding.fix}"
         click.echo(textwrap.fill(said, output.WIDTH, initial_indent="# ", subsequent_indent="#   "))
+    above = ""
     for block in blocks:
+        pool = deployment.pool(block.pool)
+        if pool is not None and pool.platform != above:
+            above = pool.platform
+            click.echo(header(above))
         where = block.pool if block.pool == "router" else f"{block.pool}, node {block.node}"
         click.echo(click.style(f"# {where}", bold=True))
         if block.node == 0:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from perilune.plan.sources.text import Text
+
+_NOTHING = re.compile(r"[ \t]*\\?[ \t]*\r?\n?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,37 @@ class Unplaceable(Exception):
 
 
 def applied(text: Text, changes: Iterable[Change]) -> Text:
-    """The text with every change made once; raises Unplaceable where two overlap."""
+    """The text with every change made once; raises Unplaceable where two overlap.
+
+    A line on which a removal leaves nothing is removed with it.
+    """
     source, last = text.text, len(text.text) + 1
-    for change in sorted(dict.fromkeys(changes), key=lambda c: (c.start, c.end), reverse=True):
+    ordered = sorted(dict.fromkeys(changes), key=lambda c: (c.start, c.end))
+    for change in reversed(_whole_lines(source, ordered)):
         if change.end > last:
             raise Unplaceable
         source = source[: change.start] + change.new + source[change.end :]
         last = change.start
     return replace(text, text=source)
+
+
+def _whole_lines(source: str, changes: Sequence[Change]) -> list[Change]:
+    """The changes, those that remove all of a line's text as removals of the line."""
+    by_line: dict[int, list[Change]] = {}
+    for change in changes:
+        by_line.setdefault(line_start(source, change.start), []).append(change)
+    found: list[Change] = []
+    for start, here in by_line.items():
+        end = next_line(source, here[-1].end)
+        rest, at = "", start
+        for change in here:
+            rest += source[at : change.start] + change.new
+            at = max(at, change.end)
+        rest += source[at:end]
+        was = source[start:end]
+        gone = _NOTHING.fullmatch(rest) and not _NOTHING.fullmatch(was) and line_start(source, here[-1].end) == start
+        found += [Change(start, end, "")] if gone else here
+    return found
 
 
 def line_start(source: str, place: int) -> int:

@@ -35,10 +35,23 @@ def composed(reading: Reading) -> Reading:
         for token, place in tokens.items():
             if token in means and token not in notes:
                 line = one.line if place is None else text.line(place)
-                message = f"{token} is still to be filled in: {means[token]}."
+                message = f"{token} is still to be filled in: {means[token].rstrip('.')}."
                 notes[token] = Note(message, line, "Write your own value.", "fill-in")
-        servers.append(replace(one, platform=platform, composed=means.keys() >= tokens.keys()))
+        own = means.keys() >= tokens.keys()
+        servers.append(replace(_without_flags(one) if own else one, platform=platform, composed=own))
     return replace(reading, servers=tuple(servers)).with_notes(*notes.values())
+
+
+def _without_flags(found: Found) -> Found:
+    """The server without placeholders that stand for a whole flag: no value of any other."""
+    flags = [range(flag.position, flag.end) for flag in found.server.flags]
+    kept = [
+        index
+        for index, word in enumerate(found.words)
+        if not _TOKEN.fullmatch(word.text) or any(index in flag for flag in flags)
+    ]
+    words = tuple(found.words[index] for index in kept)
+    return replace(found, words=words, server=replace(found.server, argv=tuple(word.text for word in words)))
 
 
 def _own_placeholders() -> dict[str, str]:

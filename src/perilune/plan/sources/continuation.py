@@ -8,7 +8,7 @@ from collections.abc import Sequence
 _PIECES = re.compile(
     r"\\(?P<join>\r?\n)"
     r"|\\(?P<blank>[ \t]+)(?=\r?\n|\Z)"
-    r"|\\."
+    r"|\\.\#?"
     r"|\$'(?:[^'\\]|\\.)*'"
     r"|'[^']*'"
     r"|(?P<double>\")"

@@ -34,6 +34,11 @@ class Word:
     places: tuple[int, ...] = field(default=(), repr=False, compare=False)
     sure: bool = field(default=True, repr=False, compare=False)
 
+    def covers(self, place: int) -> bool:
+        """Whether a character of the file is part of how the word is written."""
+        first = self.at if self.start is None else self.start
+        return first is not None and first <= place < self.end
+
 
 @dataclass(frozen=True, slots=True)
 class Found:

@@ -84,11 +84,11 @@ def read_script(script: Script, around: Surroundings) -> None:
 
 
 def _distinct(found: Sequence[Found]) -> list[Found]:
-    """Each server of a line once; those of ways that the script itself decides against only where no other is."""
+    """Each server of a line once; one of a way that the script itself decides against only where no other is."""
     kept: dict[tuple[Server, int], Found] = {}
-    likely = {one.line for one in found if not one.unlikely}
+    likely = {one.first for one in found if not one.unlikely}
     for one in found:
-        if one.unlikely and one.line in likely:
+        if one.unlikely and one.first in likely:
             continue
         key = (one.server, one.line)
         known = kept.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import yaml
@@ -108,10 +108,15 @@ def _joined(name: str, part: str) -> str:
 def _read_container(text: Text, container: Container, outer: Surroundings) -> None:
     node = container.node
     around = outer.of(outer.kind, container.role, scalar(get(node, "image")))
-    around.env, around.env_tail = _env(text, node)
+    around.env, around.env_tail = _env(text, node, around.given)
     around.gpus_visible = _gpus(node) or container.gpus
     parts = [item for key in ("command", "args") for item in items(get(node, key))]
-    words = tuple(given(word, around) for item in parts if (word := word_of(text, item)) is not None)
+    known = {**around.env, **around.given}
+    words = tuple(
+        replace(given(word, known), style="entry") if _stands_for(word, around) else given(word, known)
+        for item in parts
+        if (word := word_of(text, item)) is not None
+    )
     if not words or len(words) != len(parts):
         return
     before = len(around.found)
@@ -161,8 +166,8 @@ def _spread(found: Found, nodes: int) -> Found:
     return replace(found, server=server, words=(*found.words, *(Word(text, style="item") for text in given)))
 
 
-def _env(text: Text, node: Node) -> tuple[dict[str, Word], Word | None]:
-    """The variables of a container, and the last entry of their list."""
+def _env(text: Text, node: Node, outside: Mapping[str, Word]) -> tuple[dict[str, Word], Word | None]:
+    """The variables of a container, each with those before it in, and the last entry of their list."""
     found: dict[str, Word] = {}
     tail = None
     for item in items(get(node, "env")) + items(get(node, "envs")):
@@ -171,21 +176,25 @@ def _env(text: Text, node: Node) -> tuple[dict[str, Word], Word | None]:
         if name is None:
             continue
         word = word_of(text, value, entry=True) if value is not None else None
-        found[name] = word or Word(f"$({name})", start_of(item), None)  # valueFrom: known to the cluster only
+        known = given(word, {**outside, **found}) if word else None
+        found[name] = known or Word(f"$({name})", start_of(item), None)  # valueFrom: known to the cluster only
     return found, tail
 
 
-def given(word: Word, around: Surroundings) -> Word:
-    """An item with the `$(NAME)` that the kubelet replaces from the container's own variables, before any shell.
+def _stands_for(word: Word, around: Surroundings) -> bool:
+    """Whether an item is one of the container's variables and nothing else, to be changed where that is set."""
+    whole = _GIVEN.fullmatch(word.text)
+    return bool(whole and whole[1] in around.env and whole[1] not in around.given)
+
+
+def given(word: Word, known: Mapping[str, Word]) -> Word:
+    """A text with the `$(NAME)` in it that the kubelet replaces from the container's variables, before any shell.
 
     `$$` is the text `$`; a name that is not known stays.
     """
-    if "$" not in word.text:
-        return word
-    known = {**around.env, **around.given}
     whole = _GIVEN.fullmatch(word.text)
-    if whole and whole[1] in around.env and whole[1] not in around.given:
-        return replace(around.env[whole[1]], style="entry")
+    if whole and whole[1] in known and known[whole[1]].start is not None:
+        return known[whole[1]]
     own = len(word.places) == len(word.text)
     text, places, at = "", list[int](), 0
     for match in _GIVEN.finditer(word.text):

@@ -27,15 +27,16 @@ _UNSURE = re.compile(r"[#\[\]{},&*!|>'\"%@`]|: |^[-?:] ")
 def rewritten(text: Text, found: Sequence[Found], wanted: Sequence[Server], read: Reader) -> tuple[Text, list[Found]]:
     """The text in which the servers `found` are those `wanted`, and the servers whose change has no place there.
 
-    Every result was read again and gives exactly the wanted servers; all else in the text stays as it was.
+    Every result was read again and gives exactly the wanted servers, but for variables that a flag's value came
+    from; all else in the text stays as it was.
     """
     changed = [index for index, one in enumerate(found) if one.server != wanted[index]]
     if not changed:
         return text, []
     try:
-        together = applied(text, [c for index in changed for c in _changes(text, found[index], wanted[index])])
-        again = _read(together, read)
-        if again is not None and [_meaning(one.server) for one in again] == list(map(_meaning, wanted)):
+        changes = [c for index in changed for c in _changes(text, found[index], wanted[index])]
+        together = applied(text, changes)
+        if _gives(together, found, wanted, changes, read) is not None:
             return together, []
     except Unplaceable:
         pass
@@ -48,31 +49,53 @@ def _one_by_one(text: Text, found: Sequence[Found], wanted: Sequence[Server], re
     for index, one in enumerate(found):
         if now[index].server == wanted[index]:
             continue
+        goal = [wanted[i] if i == index else other.server for i, other in enumerate(now)]
         try:
-            better = applied(current, _changes(current, now[index], wanted[index]))
+            changes = list(_changes(current, now[index], wanted[index]))
+            better = applied(current, changes)
         except Unplaceable:
             left.append(one)
             continue
-        again = _read(better, read)
-        goal = [_meaning(wanted[i] if i == index else other.server) for i, other in enumerate(now)]
-        if again is None or [_meaning(other.server) for other in again] != goal:
+        again = _gives(better, now, goal, changes, read)
+        if again is None:
             left.append(one)
             continue
         current, now = better, again
     return current, left
 
 
-def _read(text: Text, read: Reader) -> list[Found] | None:
+def _gives(
+    text: Text, found: Sequence[Found], wanted: Sequence[Server], changes: Sequence[Change], read: Reader
+) -> list[Found] | None:
+    """The servers of a changed text where they are those wanted."""
     try:
-        return list(read(text).servers)
+        again = list(read(text).servers)
     except UnusableInput:
         return None
+    if len(again) != len(wanted):
+        return None
+    moved = [_moved(one, server, changes) for one, server in zip(found, wanted, strict=True)]
+    same = (_meaning(a.server, m) == _meaning(w, m) for a, w, m in zip(again, wanted, moved, strict=True))
+    return again if all(same) else None
 
 
-def _meaning(server: Server) -> object:
+def _moved(found: Found, wanted: Server, changes: Sequence[Change]) -> set[str]:
+    """The variables that got another value because a flag's value is theirs."""
+    environment = wanted.environment
+    return {
+        name
+        for name, word in found.env.items()
+        if word.start is not None
+        and environment.get(name) == word.text
+        and any(word.start <= change.start and change.end <= word.end for change in changes)
+    }
+
+
+def _meaning(server: Server, without: set[str]) -> object:
     """What spellings of a server share: the order of different flags says nothing."""
     flags = sorted(((flag.spelled, flag.values) for flag in server.flags), key=lambda flag: flag[0])
-    return server.program, sorted(server.argv), flags, dict(server.environment), server.image
+    environment = {name: text for name, text in server.environment.items() if name not in without}
+    return server.program, sorted(server.argv), flags, environment, server.image
 
 
 def _changes(text: Text, found: Found, wanted: Server) -> Iterator[Change]:

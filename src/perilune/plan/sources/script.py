@@ -19,7 +19,7 @@ MOST_CHARACTERS = 256 * 1024
 MOST_NESTING = 400  # the parser itself gives up, badly, at some tens of thousands
 _NESTING = re.compile(r"(?P<open>[(\[{]|\b(?:if|case|do)\b)|[)\]}]|\b(?:fi|esac|done)\b")
 _PLACEHOLDER = re.compile(r"(?<!<)<[A-Za-z](?:[\w .:/-]*[\w.:/-])?>|\{\{[^{}\n]*\}\}")
-_LOOSE = re.compile(r"(?<!\\)\\[ \t](?=[ \t]*\r?(?:\n|\Z))")
+_ESCAPED_BLANK = re.compile(r"(?<!\\)((?:\\\\)*)\\[ \t]")
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def _parser() -> Parser:
 def _readable(src: str) -> str:
     """The text with placeholders such as `<node0-ip>` as plain words and line ends as a shell has them.
 
-    A backslash and a blank at the end of a line stand for a word of their own, which the grammar passes over.
+    An escaped blank is part of a word, which the grammar does not always see.
     """
     src = _PLACEHOLDER.sub(lambda match: re.sub(r"\W", "_", match.group()), src)
-    src = _LOOSE.sub("__", src)
+    src = _ESCAPED_BLANK.sub(r"\1__", src)
     return src.replace("\\\r\n", " \\\n").replace("\r\n", " \n")

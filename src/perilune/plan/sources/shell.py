@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
 from perilune.plan.commandline.form import container_tool
-from perilune.plan.commandline.occurrences import find_option
-from perilune.plan.sources import branches, heredoc
-from perilune.plan.sources.changes import Change
+from perilune.plan.sources import branches, heredoc, misread
 from perilune.plan.sources.found import Note, Word
 from perilune.plan.sources.inner import inner_script, machine_of
 from perilune.plan.sources.script import Script
@@ -26,7 +23,6 @@ MOST_DEPTH = 60
 MOST_COMMANDS = 20_000
 _BODIES = frozenset({"program", "compound_statement", "do_group", "pipeline", "negated_command", "else_clause"})
 _LOOPS = frozenset({"while_statement", "c_style_for_statement", "for_statement"})
-_BLANKS_THEN_FLAG = re.compile(r"[ \t]+(?=\r?\n[ \t]*--?[A-Za-z])")
 _HERE, _PAST = Choice(frozenset({"here"})), Choice(frozenset({"past"}))
 
 
@@ -68,7 +64,7 @@ class Walk:
     conditional: int = 0
 
     def __post_init__(self) -> None:
-        self.glued, self.loose = self.script.glued, self.script.loose
+        self.broken = misread.Broken(tuple(self.script.glued), tuple(self.script.loose))
         self.script = self.script.joined()
 
     def run(self, scope: Scope) -> None:
@@ -261,7 +257,7 @@ class Walk:
         names = [store(self.script, part, local) for part in own]
         if not words:
             return [local]
-        self._misread(node, words)
+        self.notes += misread.of_command(self.script, self.broken, node, words)
         if called == "unset":
             for word in words[1:]:
                 scope.variables.pop(word.text, None)
@@ -296,49 +292,6 @@ class Walk:
         else:
             scope = local.fork() if words[0].text == "eval" else local.inner(names)
         self._nested(script, scope, command, around)
-
-    def _misread(self, node: Node, words: Sequence[Word]) -> None:
-        """Flags that Bash takes for something else because of a backslash that does not do its work."""
-        line = self.script.text.line
-        flags = [word.text for word in words if find_option(word.text.partition("=")[0]) is not None]
-        for place in self.loose:
-            if flags and any(word.at is not None and word.at <= place < word.end for word in words):
-                message = (
-                    "The backslash at the end of this line has a blank behind it, so the command ends here: its "
-                    "last word is a blank, and the flags below are lost."
-                )
-                fix = "Remove what stands behind the backslash."
-                self.notes.append(Note(message, line(place), fix, "line-lost", "error", repair=self._closed(place)))
-        for place in self.glued:
-            word = next((word for word in words if word.at is not None and word.at <= place < word.end), None)
-            if word is not None and flags:
-                joined = next((i for i, at in enumerate(word.places) if at > place), 0)
-                message = (
-                    "The backslash at the end of this line joins it to the next without a blank, so "
-                    f"{word.text[joined : joined + 40]} is the end of the word before it and no flag."
-                )
-                repair = Change(place, place, " ")
-                self.notes.append(
-                    Note(message, line(place), "Put a blank before it.", "line-glued", "error", repair=repair)
-                )
-        if words[0].text.startswith("--") and find_option(words[0].text.partition("=")[0]) is not None:
-            self._lost(node, words[0].text)
-
-    def _closed(self, place: int) -> Change | None:
-        """The blanks behind a backslash gone, where a flag is on the next line."""
-        blanks = _BLANKS_THEN_FLAG.match(self.script.text.text, place + 1)
-        return Change(place + 1, blanks.end(), "") if blanks else None
-
-    def _lost(self, node: Node, flag: str) -> None:
-        """A flag that starts a command: the line before it was meant to go on."""
-        start = self.script.line(node.start_byte)
-        if any(self.script.text.line(place) == start - 1 for place in self.loose):
-            return  # said of the line before
-        message = f"{flag} starts a command of its own, so no server gets it or the flags behind it."
-        fix = (
-            "End the line before it with a backslash and nothing else; a comment or a blank behind it ends the command."
-        )
-        self.notes.append(Note(message, start, fix, "line-lost", "error"))
 
     def _nested(self, script: Script, scope: Scope, outer: Command, around: tuple[Word, ...]) -> None:
         """The commands that a command hands to another shell, each with the outer one around it."""

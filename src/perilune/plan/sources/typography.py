@@ -17,7 +17,7 @@ _DASH = "\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
 _SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _ZERO = "\u00ad\u200b-\u200f\u2060\ufeff"
 _DOUBLE, _SINGLE = "\u201c-\u201f\u2033\uff02", "\u2018-\u201b\u2032\uff07"
-_ODD = re.compile(rf"[{_DASH}{_SPACE}{_ZERO}{_DOUBLE}{_SINGLE}]|[ \t][`^][ \t]*\r?\n[ \t]*[-{_DASH}]")
+_ODD = re.compile(rf"[{_DASH}{_SPACE}{_ZERO}{_DOUBLE}{_SINGLE}]|[ \t][`^][ \t]*\r?\n")
 _PIECES = re.compile(
     rf"(?P<comment>(?m:^)[ \t]*\#[^\n]*)"
     rf"|(?P<flag>(?<![\w{_DASH}-])[-{_DASH}]+(?=[A-Za-z])[\w{_DASH}-]*)"
@@ -25,7 +25,7 @@ _PIECES = re.compile(
     rf"|(?P<zero>[{_ZERO}])"
     rf"|(?P<double>[{_DOUBLE}])"
     rf"|(?P<single>[{_SINGLE}])"
-    rf"|(?<=[ \t])(?P<turn>[`^])(?=[ \t]*\r?\n[ \t]*[-{_DASH}])"
+    rf"|(?<=[ \t])(?P<turn>[`^][ \t]*)(?=\r?\n[ \t{_SPACE}{_ZERO}]*[-{_DASH}])"
 )
 _RUN = re.compile(rf"[-{_DASH}]*[{_DASH}][-{_DASH}]*")
 _MEANT = {"space": " ", "zero": "", "double": '"', "single": "'", "turn": "\\"}
@@ -109,7 +109,7 @@ def _belongs(mark: Mark, place: int, source: str, found: Found) -> bool:
         if mark.kind == "space":
             return False
         return mark.kind != "turn" and (not content or mark.kind == "zero" or _is_json(inside.text))
-    if found.first <= place <= found.last:
+    if found.first <= place <= found.last + (mark.kind == "zero"):
         return True
     behind = next((word for word in words if _first(word) >= place), None)
     before = next((word for word in reversed(words) if word.end <= place), None)

@@ -44,7 +44,10 @@ class Piece:
         return Word(self.text, at, self.start, self.end, places=self.at, sure=self.sure)
 
     def split(self) -> Iterator[Word]:
-        """The words of the piece as an unquoted variable gives them."""
+        """The words of the piece as an unquoted variable gives them; what a command in it prints is not known."""
+        if not self.sure and "$(" in self.text:
+            yield self.word()
+            return
         for match in _BLANK.finditer(self.text):
             at = self.at[match.start() : match.end()]
             if not at:
