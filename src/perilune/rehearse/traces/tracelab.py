@@ -1,8 +1,8 @@
 """TraceLab rounds of coding agents: JSON lines, a round each, with how much of the prompt was cached.
 
 There are no block ids: ids are made that repeat as much of the round before, with its answer, as was recorded. A round
-is sent at its latest input event and answered at its latest output event. Rounds are kept in a few numbers each, all of
-them at once, because nothing says that the rounds of a session stand together.
+is sent at its latest input event and answered at its latest output event; its output tokens hold the reasoning. Rounds
+are kept in a few numbers each, all of them at once: nothing says that the rounds of a session stand together.
 """
 
 from __future__ import annotations
