@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perilune.rehearse.radix import RadixCache
+from perilune.rehearse.radix import RadixCache, pools
 from perilune.rehearse.radix.node import Node
 from radix_table import SETUPS, Played, operations
 
@@ -61,9 +61,19 @@ def test_both_pools_add_up(name: str, seed: int) -> None:
     assert (radix.tokens_free, radix.slots_free) == (radix.tokens, radix.slots)
 
 
+@pytest.mark.parametrize("name", ["extra_buffer", "extra_buffer, ample slots", "no state, tlru"])
+def test_sweeping_the_queues_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = SETUPS[name]
+    seldom = Played(setup)
+    monkeypatch.setattr(pools, "LEAST_QUEUED", -10_000)
+    always = Played(setup)
+    for operation in operations(2, 3_000, setup):
+        assert always.play(operation) == seldom.play(operation)
+
+
 def test_queues_do_not_outgrow_what_is_cached() -> None:
-    setup = SETUPS["extra_buffer, ample tokens"] | {"slots": 300}
+    setup = SETUPS["extra_buffer, ample tokens"]  # states bind: leaves are only ever evicted by way of them
     radix = Played(setup)
     for operation in operations(1, 20_000, setup):
         radix.play(operation)
-    assert len(radix._leaves) + len(radix._states) < 4 * len(nodes(radix)) + 2 * 1024
+    assert len(radix._leaves) + len(radix._states) < 4 * len(nodes(radix)) + 2 * pools.LEAST_QUEUED
