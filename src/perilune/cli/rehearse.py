@@ -2,94 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from perilune.cli import options, output
 from perilune.cli.choice import choice_options, deployment_of
+from perilune.cli.rehearse_options import FILE, POSITIVE, fleet_options, report_options, traffic_options
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
     from perilune.plan.deployment import Deployment, Role
     from perilune.plan.planned import Plan
+    from perilune.rehearse.fleet.policies import PolicyName
     from perilune.rehearse.offered import OfferedLoad
     from perilune.rehearse.report import Rehearsal
     from perilune.rehearse.tally import Targets
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-REPLICAS = click.IntRange(1, 10_000)
-FILE = click.Path(dir_okay=False, path_type=Path)
 INTERRUPTED = 130
-
-
-class Positive(click.ParamType[float]):
-    """A finite number above zero."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        if not math.isfinite(number) or number <= 0:
-            self.fail(f"{value!r} must be a finite number above 0.", param, ctx)
-        return number
-
-
-POSITIVE = Positive()
-
-
-def traffic_options(function: F) -> F:
-    """What is asked of the fleet, beside --isl, --osl and --concurrency."""
-    for flag, kind, metavar, text in reversed(
-        (
-            ("--trace", FILE, "FILE", "Serve a recorded trace, gzip or not."),
-            ("--trace-format", str, "NAME", "Of the trace, where its first lines do not tell."),
-            ("--rate", POSITIVE, "R", "Open loop: Poisson arrivals, R requests a second."),
-            ("--requests", options.REQUESTS, "N", "How many requests; of a trace, the first N."),
-            ("--random-range-ratio", click.FloatRange(0, 1), "X", "Draw lengths from X times the most upwards."),
-        )
-    ):
-        function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
-    return function
-
-
-def fleet_options(function: F) -> F:
-    """What the fleet is, beyond its plan."""
-    for flag, kind, metavar, text in reversed(
-        (
-            ("--replicas", REPLICAS, "N", "Servers of a plan with one pool."),
-            ("--prefill-replicas", REPLICAS, "N", "Servers of the prefill pool."),
-            ("--decode-replicas", REPLICAS, "N", "Servers of the decode pool."),
-            ("--router", str, "POLICY", "cache_aware, round_robin, random or power_of_two."),
-            ("--acceptance-length", POSITIVE, "A", "Tokens that a speculative step yields on average."),
-            ("--profile", FILE, "FILE", "Step times from `perilune calibrate`."),
-        )
-    ):
-        function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
-    return click.option(
-        "--fail", "fails", multiple=True, metavar="REPLICA@T+D", help="A server fails at T s and is back after D s."
-    )(function)
-
-
-def report_options(function: F) -> F:
-    """What is written beside the summary."""
-    for flag, kind, metavar, text in reversed(
-        (
-            ("--html", FILE, "FILE", "Write the report: one page, works offline."),
-            ("--plots", click.Path(file_okay=False, path_type=Path), "DIR", "Write PNG plots."),
-            ("--trace-out", FILE, "FILE", "Write a trace for ui.perfetto.dev."),
-            ("--records", FILE, "FILE", "Write one line of JSON a request."),
-        )
-    ):
-        function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
-    return function
+TRAFFIC = ("trace", "trace_format", "rate", "requests", "random_range_ratio", "images", "image_size")
 
 
 @click.command()
@@ -172,10 +104,11 @@ def _rehearsed(
     from perilune.cli.rehearse_files import Outputs
     from perilune.cli.rehearse_view import Interrupt, Progress, print_lines
     from perilune.plan.planned import plan
+    from perilune.rehearse.fleet.outages import parse_outage
     from perilune.rehearse.perform import Settings, perform
     from perilune.rehearse.report import document, summary
 
-    traffic = {name: given.pop(name) for name in ("trace", "trace_format", "rate", "requests", "random_range_ratio")}
+    traffic = {name: given.pop(name) for name in TRAFFIC}
     lengths = {name: given.get(name) for name in ("isl", "osl", "concurrency")}
     if plan_file is not None:
         given = {name: value for name, value in given.items() if name not in lengths}
@@ -184,7 +117,8 @@ def _rehearsed(
     planned = plan(deployment)
     settings = Settings(
         replicas=_replicas(planned, replicas, prefill_replicas, decode_replicas),
-        router=router,
+        router=_router(router),
+        outages=tuple(parse_outage(text) for text in fails),
         acceptance_length=acceptance_length,
         targets=_targets(slo_ttft_ms, slo_tpot_ms),
         records=records is not None,
@@ -218,23 +152,23 @@ def _load(
     isl: int | None,
     osl: int | None,
     concurrency: int | None,
-    random_range_ratio: float | None,
     **traffic: Any,
 ) -> OfferedLoad:
     """The load that was described; what a plan file says of its workload fills the gaps."""
     from perilune.rehearse.offered import OfferedLoad
 
     planned_for = deployment.workload
-    if traffic["trace"] is not None:
+    traffic["range_ratio"] = traffic.pop("random_range_ratio")
+    traffic = {name: value for name, value in traffic.items() if value is not None}
+    if "trace" in traffic:
         if not from_file:
             isl = osl = None  # these are what the plan is made for
         return OfferedLoad(concurrency=concurrency, isl=isl, osl=osl, seed=seed, **traffic)
     if from_file:
         isl, osl = isl or planned_for.isl, osl or planned_for.osl
-        if traffic["rate"] is None:
+        if "rate" not in traffic:
             concurrency = concurrency or planned_for.concurrency
-    ratio = 1.0 if random_range_ratio is None else random_range_ratio
-    return OfferedLoad(concurrency=concurrency, isl=isl, osl=osl, seed=seed, range_ratio=ratio, **traffic)
+    return OfferedLoad(concurrency=concurrency, isl=isl, osl=osl, seed=seed, **traffic)
 
 
 def _replicas(planned: Plan, alone: int | None, prefill: int | None, decode: int | None) -> dict[Role, int]:
@@ -253,6 +187,14 @@ def _replicas(planned: Plan, alone: int | None, prefill: int | None, decode: int
     if decode is not None:
         found["decode"] = decode
     return found
+
+
+def _router(name: str | None) -> PolicyName | None:
+    from perilune.rehearse.fleet.policies import POLICIES
+
+    if name is not None and name not in POLICIES:
+        raise UnusableInput(f"{name!r} is no policy.", where="--router", fix=f"Known: {' '.join(POLICIES)}.")
+    return cast("PolicyName | None", name)
 
 
 def _targets(ttft_ms: float | None, tpot_ms: float | None) -> Targets | None:

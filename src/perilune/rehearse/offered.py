@@ -30,6 +30,8 @@ class OfferedLoad:
     isl: int | None = None
     osl: int | None = None
     range_ratio: float = 1.0  # lengths are drawn from this share of the most to the most
+    images: int = 0  # of every request
+    image_size: tuple[int, int] = (1024, 1024)  # pixels: width, height
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -59,6 +61,11 @@ class OfferedLoad:
         return "open loop" if self.concurrency is None else "closed loop"
 
     @property
+    def may_have_images(self) -> bool:
+        """Whether a request may have one: they are described, or a trace may bring them."""
+        return self.images > 0 or self.trace is not None
+
+    @property
     def total(self) -> int | None:
         """Requests in all; None for a whole trace."""
         if self.requests is not None or self.trace is not None:
@@ -76,7 +83,13 @@ class OfferedLoad:
                 rate=self.rate,
                 concurrency=self.concurrency,
             )
-        lengths = Lengths(isl=self.isl or 0, osl=self.osl or 0, range_ratio=self.range_ratio)
+        lengths = Lengths(
+            isl=self.isl or 0,
+            osl=self.osl or 0,
+            range_ratio=self.range_ratio,
+            images=self.images,
+            image_size=self.image_size,
+        )
         if self.concurrency is not None:
             return closed_loop(lengths, self.concurrency, self.total, self.seed)
         return poisson(lengths, self.rate or 0.0, self.total or 0, self.seed)

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
+from typing import cast
 
 from perilune.errors import UnusableInput
-from perilune.plan.deployment import Role
+from perilune.plan.deployment import Deployment, Role
 from perilune.plan.planned import Plan, PlannedPool
 from perilune.rehearse.acceptance import Acceptance, acceptance_for
-from perilune.rehearse.engine import Engine, acceptance_of, engine_of
+from perilune.rehearse.engine import acceptance_of, engine_of
+from perilune.rehearse.fleet.outages import Outage
+from perilune.rehearse.fleet.policies import DEFAULT_POLICY, POLICIES, PolicyName
+from perilune.rehearse.fleet.routed import RoutedFleet
+from perilune.rehearse.fleet.server import Server
+from perilune.rehearse.hicache import HostedCache, host_settings, new_store
+from perilune.rehearse.images import image_settings
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.radix.planned import cache_settings
 from perilune.rehearse.report.rehearsal import Rehearsal, facts_of
-from perilune.rehearse.simulate import Unified, simulate
+from perilune.rehearse.simulate import simulate
 from perilune.rehearse.tally import Targets
 from perilune.rehearse.timing import Efficient, ServerCosts, costs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What shapes a rehearsal beside its plan and its load. `replicas` overrides the plan's count of a role."""
+    """What shapes a rehearsal beside its plan and its load."""
 
-    replicas: Mapping[Role, int]
-    router: str | None = None
+    replicas: Mapping[Role, int] = field(default_factory=dict)  # servers of a role, over the plan's own count
+    router: PolicyName | None = None  # None: what the plan's router says, else its default
     acceptance_length: float | None = None
     targets: Targets | None = None
-    profile: Efficient | None = None
+    profile: Efficient | None = None  # of `perilune calibrate`
+    outages: tuple[Outage, ...] = ()
     records: bool = False  # keep every request
     spans: bool = False  # keep every stretch of every server
 
@@ -45,23 +54,18 @@ def perform(
 
     Raises UnusableInput for a plan that serves nobody, and for a trace that cannot be read.
     """
-    roles = {item.pool.role for item in plan.pools}
-    if roles not in ({"unified"}, {"prefill", "decode"}):
-        raise UnusableInput(
-            f"A {min(roles)} pool alone serves nobody.", where="rehearse", fix="Plan both roles: --mode pd."
-        )
-    for role in settings.replicas:
-        if role not in roles:
-            raise UnusableInput(f"This plan has no {role} pool.", where="replicas", fix=f"It has {' '.join(roles)}.")
+    _check_roles(plan, settings)
     accepted = {item.pool.role: acceptance_for(item, settings.acceptance_length) for item in plan.pools}
-    servers = [
-        server
+    counts = {item.pool.role: settings.replicas.get(item.pool.role, item.pool.replicas) for item in plan.pools}
+    costs = {item.pool.role: costs_of(item.ledger, settings.profile) for item in plan.pools}
+    servers = {
+        item.pool.role: [_server(item, costs[item.pool.role], accepted[item.pool.role], load)] * counts[item.pool.role]
         for item in plan.pools
-        for server in [_server(item, accepted[item.pool.role], settings.profile)] * _count(item, settings)
-    ]
+    }
+    router = settings.router or _planned_policy(plan.deployment)
     found = simulate(
         load.traffic(),
-        Unified(servers),
+        RoutedFleet(servers["unified"], router=router, outages=settings.outages),
         seed=load.seed,
         records=settings.records,
         spans=settings.spans,
@@ -71,22 +75,57 @@ def perform(
     )
     return Rehearsal(
         model=plan.deployment.model,
-        pools=tuple(facts_of(item, _count(item, settings)) for item in plan.pools),
+        pools=tuple(facts_of(item, counts[item.pool.role]) for item in plan.pools),
         load=load,
         outcome=found,
-        router=settings.router,
+        router=router if sum(counts.values()) > 1 else None,
         acceptance=accepted.get("unified") or accepted.get("decode"),
         slo=settings.targets,
-        basis_says="; ".join(dict.fromkeys(costs.said for _, costs in servers)),
+        basis_says="; ".join(dict.fromkeys(one.said for one in costs.values())),
+        settings=_told(settings),
     )
 
 
-def _count(item: PlannedPool, settings: Settings) -> int:
-    return settings.replicas.get(item.pool.role, item.pool.replicas)
+def _check_roles(plan: Plan, settings: Settings) -> None:
+    roles = [item.pool.role for item in plan.pools]
+    if sorted(roles) not in (["unified"], ["decode", "prefill"]):
+        raise UnusableInput(
+            f"A {roles[0]} pool alone serves nobody.", where="rehearse", fix="Plan both roles: --mode pd."
+        )
+    for role in settings.replicas:
+        if role not in roles:
+            raise UnusableInput(f"This plan has no {role} pool.", where="replicas", fix=f"It has: {' '.join(roles)}.")
 
 
-def _server(item: PlannedPool, accepted: Acceptance | None, profile: Efficient | None) -> tuple[Engine, ServerCosts]:
-    acceptance = None if accepted is None else acceptance_of(accepted.length)
-    return engine_of(item, partial(RadixCache, **cache_settings(item)), acceptance=acceptance), costs_of(
-        item.ledger, profile
+def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, load: OfferedLoad) -> Server:
+    """One server of a pool. With a store, all servers that are made from it share that."""
+    host, cache = host_settings(item), cache_settings(item)
+    new_cache: Callable[[], RadixCache] = partial(RadixCache, **cache)
+    if host is not None:
+        store = new_store(cache["page"], states=cache["slots"] is not None) if host.storage else None
+        new_cache = partial(HostedCache, host=host, store=store, **cache)
+    return Server(
+        engine=engine_of(item, new_cache, acceptance=None if accepted is None else acceptance_of(accepted.length)),
+        costs=costs,
+        images=image_settings(item) if load.may_have_images else None,
+        host=host,
     )
+
+
+def _told(settings: Settings) -> dict[str, str]:
+    """What a report says of the settings."""
+    outages = [f"{one.replica} at {one.at_s:g} s for {one.down_s:g} s" for one in settings.outages]
+    return {"failures": ", ".join(outages)} if outages else {}
+
+
+def _planned_policy(deployment: Deployment) -> PolicyName:
+    """The policy that the plan's router is started with, if it is one that is modelled."""
+    given = dict(pairwise(deployment.router or ()))
+    name = given.get("--policy", DEFAULT_POLICY)
+    if name not in POLICIES:
+        raise UnusableInput(
+            f"The router policy {name!r} is not modelled.",
+            where="router",
+            fix=f"Give --router {' or '.join(POLICIES)}.",
+        )
+    return cast(PolicyName, name)

@@ -76,6 +76,8 @@ def _traffic(run: Rehearsal) -> dict[str, Any]:
         "isl": load.isl,
         "osl": load.osl,
         "range_ratio": load.range_ratio,
+        "images": load.images,
+        "image_size": list(load.image_size) if load.images else None,
     }
 
 

@@ -49,6 +49,8 @@ def traffic_text(run: Rehearsal) -> str:
     counted = f", {load.total:,} requests" if load.total is not None else ""
     least = "up to " if load.range_ratio < 1 else ""
     lengths = f" of {least}{load.isl:,} + {load.osl:,} tokens" if load.isl and load.osl else ""
+    if load.images:
+        lengths += f" and {count(load.images, 'image')} of {load.image_size[0]} × {load.image_size[1]}"
     router = f", router {run.router}" if run.router else ""
     return f"{start}{counted}{lengths}{router}, seed {run.outcome.seed}"
 
