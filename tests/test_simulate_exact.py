@@ -1,0 +1,152 @@
+"""Many steps at once and one at a time give the same events; whatever is mixed, nothing is lost or held twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perilune.rehearse.events import ARRIVAL
+from perilune.rehearse.outcome import Outcome
+from perilune.rehearse.replica.live import Live
+from perilune.rehearse.replica.replica import Replica
+from perilune.rehearse.simulate import Run, Unified, simulate
+from perilune.rehearse.ticks import SECOND
+from rehearse_servers import Times, random_engine, random_traffic
+
+Event = tuple[int, str, int]
+
+
+class Failing(Unified):
+    """Servers that fail now and then; what they had starts over on one that is up, or waits for one."""
+
+    def __init__(self, servers: Sequence[tuple[object, object]], outages: Sequence[tuple[int, int, int]]) -> None:
+        super().__init__(servers)  # type: ignore[arg-type]
+        self.outages = outages
+        self.held: list[Live] = []
+
+    def open(self, run: Run) -> Sequence[Replica]:
+        self.replicas = super().open(run)
+        for server, at, back in self.outages:
+            run.events.at(at, ARRIVAL, self._fail, server)
+            run.events.at(back, ARRIVAL, self._restore, server)
+        return self.replicas
+
+    def submit(self, live: Live, now: int) -> None:
+        up = [replica for replica in self.replicas if replica.up]
+        if up:
+            up[live.index % len(up)].submit(live, now)
+        else:
+            self.held.append(live)
+
+    def _fail(self, now: int, server: int) -> None:
+        for live in self.replicas[server].fail(now):
+            live.lose()
+            self.submit(live, now)
+
+    def _restore(self, now: int, server: int) -> None:
+        self.replicas[server].restore(now)
+        held, self.held = self.held, []
+        for live in held:
+            self.submit(live, now)
+
+
+@dataclass
+class Watched:
+    """A run of a random fleet that checks both pools of every rank at every event of a request."""
+
+    seed: int
+    one_step: bool = False
+    fails: bool = False
+    events: list[Event] = field(default_factory=list)
+    outcome: Outcome | None = None
+
+    def run(self) -> Outcome:
+        random = Random(self.seed)
+        engines = [random_engine(random) for _ in range(random.choice((1, 1, 2)))]
+        traffic = random_traffic(random)
+        times = Times(per_milli=random.choice((0, 400, 10**7)))
+        servers = [(engine, times) for engine in engines]
+        outages = []
+        if self.fails:
+            at = 0
+            for _ in range(random.randint(1, 4)):
+                at += random.randint(0, SECOND)
+                back = at + random.randint(1, SECOND)
+                outages.append((random.randrange(len(servers)), at, back))
+                at = back
+        self.fleet = Failing(servers, outages) if self.fails else Unified(servers)
+        found = simulate(
+            traffic, self.fleet, seed=self.seed, one_step=self.one_step, log=self._log, stop=self._endless(20_000)
+        )
+        self.outcome = found
+        return found
+
+    def _endless(self, most: int) -> object:
+        looks = iter(range(most))
+        return lambda: next(looks, None) is None
+
+    def _log(self, now: int, what: str, index: int) -> None:
+        self.events.append((now, what, index))
+        for replica in self.fleet._replicas:
+            for rank in replica.ranks:
+                cache, engine = rank.cache, replica.engine
+                assert cache.tokens_free >= 0
+                assert cache.tokens_evictable >= 0
+                assert cache.tokens_free + cache.tokens_evictable <= cache.tokens
+                assert 0 <= cache.slots_free + cache.slots_evictable <= cache.slots
+                assert 0 <= rank.rows <= engine.requests
+
+    def assert_all_given_back(self) -> None:
+        for replica in self.fleet._replicas:
+            assert replica.load == 0
+            for rank in replica.ranks:
+                cache = rank.cache
+                assert (rank.rows, rank.prompts, len(rank.queue)) == (0, 0, 0)
+                assert cache.tokens_free + cache.tokens_evictable == cache.tokens
+                assert cache.slots_free + cache.slots_evictable == cache.slots
+            for lane in replica.lanes:
+                batch = lane.batch
+                assert (batch.count, batch.kv, batch.growth, batch.remaining, batch.settled) == (0, 0, 0, 0, 0)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(0, 10**9))
+def test_one_step_at_a_time_gives_the_same_events(seed: int) -> None:
+    many, one = Watched(seed), Watched(seed, one_step=True)
+    at_once, stepped = many.run(), one.run()
+    assert many.events == one.events
+    assert at_once.itl_s == stepped.itl_s
+    assert at_once.waits_s == stepped.waits_s
+    assert at_once.requests == stepped.requests
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(0, 10**9), st.booleans())
+def test_every_request_ends_and_everything_comes_back(seed: int, fails: bool) -> None:
+    watched = Watched(seed, fails=fails)
+    found = watched.run()
+    arrived = {index for _, what, index in watched.events if what == "arrive"}
+    ends = [index for _, what, index in watched.events if what in ("finish", "reject")]
+    assert not found.interrupted
+    assert sorted(ends) == sorted(arrived)
+    assert found.requests.completed + found.requests.rejected == len(arrived)
+    watched.assert_all_given_back()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_gaps_between_outputs_fill_the_time_between_first_and_last(seed: int) -> None:
+    found = Watched(seed).run()
+    gaps = found.itl_s.mean * found.itl_s.count
+    spans = found.e2e_s.mean * found.e2e_s.count - found.ttft_s.mean * found.ttft_s.count
+    assert gaps == pytest.approx(spans, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_same_seed_gives_the_same_outcome(seed: int) -> None:
+    assert Watched(seed).run() == Watched(seed).run()
