@@ -480,11 +480,12 @@ def test_fix_prints_the_file_with_only_the_error_gone(write) -> None:  # type: i
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_fix_keeps_line_ends_and_the_byte_order_mark(newline: str, mark: str, write) -> None:  # type: ignore[no-untyped-def]
-    lines = ["model-path: moonshotai/Kimi-K3", "tp-size: 16  # all", "nnodes: 2", "node-rank: 0",
-             "dist-init-addr: 10.0.0.1:20000", "enable-mamba-cache-stochastic-rounding: true", "# end", ""]  # fmt: skip
+    lines = ["model-path: moonshotai/Kimi-K3", "tp-size: 16  # all", "ep-size: 16", "moe-runner-backend: marlin",
+             "nnodes: 2", "node-rank: 0", "dist-init-addr: 10.0.0.1:20000",
+             "enable-mamba-cache-stochastic-rounding: true", "# end", ""]  # fmt: skip
     name = write(mark + newline.join(lines), "c.yaml")
     result = run(name, "--platform", "h200", "--fix")
-    assert result.stdout_bytes.decode() == mark + newline.join(lines[:5] + lines[6:])
+    assert result.stdout_bytes.decode() == mark + newline.join(lines[:7] + lines[8:])
 
 
 def test_fix_of_words_prints_the_command() -> None:
