@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perilune.plan.memory.split import most_requests
 from perilune.plan.rules.edits import remove, write
 from perilune.plan.rules.rule import ENGINE, Says, rule
-from perilune.plan.rules.splitting import asked_requests, reach, running
+from perilune.plan.rules.splitting import asked_requests, better_split, reach, running
 from perilune.plan.rules.subject import Subject
 
 SPLIT_FLAGS = ("--max-running-requests", "--max-mamba-cache-size", "--mamba-full-memory-ratio")
 BINDS = {"state": "the state pool", "kv": "the KV pool", "asked": "--max-running-requests"}
-WORTH_SAYING = 1.25  # how many times more another split must admit
 
 
 @rule("admits-less", "capacity")
@@ -23,7 +21,7 @@ def admits_less(s: Subject) -> Iterator[Says]:
     if found.admitted is None or inputs is None or sizing is None or not found.boots or asked is None:
         return
     length = s.workload.length
-    admitted, binds = running(s)
+    admitted, binds = running(s.ledger, s.workload)
     usable = asked // inputs.attn_dp * inputs.attn_dp
     if admitted >= (asked if s.workload.concurrency else usable):
         return
@@ -45,13 +43,6 @@ def _written_first(s: Subject, flags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(flags, key=lambda flag: not s.wrote(flag)))
 
 
-def _splits(s: Subject) -> bool:
-    """Whether the server divides memory between states and KV, and nothing asks for a number of requests."""
-    found = s.ledger
-    hybrid = found.inputs is not None and found.inputs.hybrid
-    return hybrid and found.sizing is not None and found.boots and not s.workload.concurrency
-
-
 def _split_given(s: Subject) -> bool:
     return s.wrote("--mamba-full-memory-ratio") or s.wrote("--max-mamba-cache-size")
 
@@ -60,7 +51,9 @@ def _split_given(s: Subject) -> bool:
 def default_split(s: Subject) -> Iterator[Says]:
     """Without a request length and a split, the engine's default ratio of 0.9 puts 47 % of the pools into state."""
     inputs, sizing = s.ledger.inputs, s.ledger.sizing
-    if not _splits(s) or s.workload.length or _split_given(s) or s.template or inputs is None or sizing is None:
+    if inputs is None or sizing is None or not s.ledger.boots or not inputs.hybrid or s.template:
+        return
+    if s.workload.length or s.workload.concurrency or _split_given(s):
         return
     if sizing.state is None or sizing.state.rule != "ratio":
         return
@@ -76,24 +69,19 @@ def default_split(s: Subject) -> Iterator[Says]:
 @rule("state-split", "capacity")
 def split(s: Subject) -> Iterator[Says]:
     """The split between state and KV does not suit the request length: another one admits far more."""
-    found, inputs, length = s.ledger, s.ledger.inputs, s.workload.length
-    if not _splits(s) or not length or inputs is None:
+    better, inputs = better_split(s), s.ledger.inputs
+    if better is None or inputs is None:
         return
-    load = found.workload(s.workload.isl or 1, s.workload.osl or 0)
-    if load is None or load.binds == "asked":
-        return
-    most = most_requests(inputs, length)
-    if not most or most < load.admitted * WORTH_SAYING:
-        return
-    admitted, best = load.admitted * inputs.attn_dp, most * inputs.attn_dp
+    admitted, best = better
     fix, edits = reach(s, best, admitted)
     how = "The given split" if _split_given(s) else f"The default ratio of {inputs.ratio:g}"
     yield Says(
-        f"{how} admits {admitted} requests of {length:,} tokens, the best one {best}: {BINDS[load.binds]} binds.",
+        f"{how} admits {admitted} requests of {s.workload.length:,} tokens, the best one {best}: "
+        f"{BINDS[running(s.ledger, s.workload)[1]]} binds.",
         fix,
         _written_first(s, SPLIT_FLAGS[1:]),
         edits,
-        source=f"ledger ({found.basis})",
+        source=f"ledger ({s.ledger.basis})",
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.edits import Edit, edits_between
-from perilune.plan.rules.refusals import KNOWN, refusal
+from perilune.plan.rules.refusals import KNOWN, Known, refusal
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
@@ -20,6 +20,7 @@ class Correction:
     server: Server
     edits: tuple[str, ...]
     changes: tuple[Edit, ...] = ()
+    first: Known | None = None  # the class whose remedy was the first step
 
 
 def correct(server: Server, found: Ledger) -> Correction | None:
@@ -39,19 +40,20 @@ def answer(server: Server, found: Ledger) -> Correction | None:
 
 def _steps(server: Server, found: Ledger, most: int) -> tuple[Correction, Ledger] | None:
     """At most `most` edits, each of which gets past the refusal before it; None when the first does not."""
-    start, edits = server, list[str]()
+    start, edits, first = server, list[str](), None
     while not found.boots and len(edits) < most:
         taken = _step(server, found)
         if taken is None:
             break
-        says, server, found = taken
-        edits.append(says)
+        known, server, found = taken
+        edits.append(known.says)
+        first = first or known
     if not edits:
         return None
-    return Correction(server, tuple(edits), edits_between(start, server)), found
+    return Correction(server, tuple(edits), edits_between(start, server), first), found
 
 
-def _step(server: Server, found: Ledger) -> tuple[str, Server, Ledger] | None:
+def _step(server: Server, found: Ledger) -> tuple[Known, Server, Ledger] | None:
     error = refusal(found)
     for known in KNOWN:
         if known.remedy is None or not known.answers(error, found):
@@ -61,5 +63,5 @@ def _step(server: Server, found: Ledger) -> tuple[str, Server, Ledger] | None:
             continue
         after = sized(edited, found)
         if refusal(after) != error:
-            return known.says, edited, after
+            return known, edited, after
     return None

@@ -15,10 +15,13 @@ from perilune.plan.rules.corrections import answer
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.finding import Severity
 from perilune.plan.rules.refusals import Known, known_refusal
+from perilune.plan.rules.refusals.memory import RUNNER, expands_experts
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 LONGEST_ERROR = 400
+WEIGHTS_SHARE = 0.9  # of a GPU that weights may take and still leave pools
+MOST_GPUS = 1025
 AFTER_SHAPE = frozenset({"groups", "load", "pools"})  # stages that say nothing of a server of unknown size
 EXPLAINED_ELSEWHERE = frozenset({"dp_size", "enable_dp_attention", "attn_dp_size"})  # said by rules of their own
 
@@ -30,10 +33,10 @@ def refused(s: Subject) -> Iterator[Says]:
     if found.boots:
         return
     error = found.error or found.allocation_error or ""
-    known = known_refusal(error, found)
     if found.error_stage in AFTER_SHAPE and not s.shape_known:
         return
     better = answer(s.known, found)
+    known = known_refusal(error, found, better.first if better else None)
     severity, certainty = _certainty(s)
     text = " ".join(error.split())[:LONGEST_ERROR].removesuffix(".").removeprefix("AssertionError:").strip()
     verdict = f"{certainty}{ENGINE} does not start with this command"
@@ -99,24 +102,25 @@ def _advice(known: Known | None, s: Subject) -> str:
     """What helps where no known edit does; never the direction that makes it worse."""
     name = known.id if known else ""
     if name == "memory-weights":
-        if s.platform.sm == 90 and s["moe_runner_backend"] == "auto" and s.is_k3:
-            return (
-                "Write --moe-runner-backend marlin --ep-size N, as the Hopper recipes do: "
-                "without it the 4-bit experts are expanded to BF16."
-            )
-        heaviest = s.ledger.weights_bytes / GIB
-        total = s["tp_size"] * s["pp_size"]
-        memory = s.ledger.memory
-        room = memory.before_gib * 0.9 if memory else 0
-        step = s.platform.gpus_per_node
-        enough = (n for n in range(-(-total // step) * step, 1025, step) if room and heaviest * total / n < room)
-        least = next(enough, None)
-        return f"Spread it over at least {least} GPUs, or lighten the checkpoint." if least else "Use more GPUs."
-    if name == "memory-fraction-low":
+        return _more_gpus(s)
+    if s.ledger.error_stage == "pools":
         return "No fraction leaves room for the pools: use more GPUs per server. A lower fraction makes it worse."
     if known is None or not known.says:
         return "Change what the text names."
     return f"{known.says[:1].upper()}{known.says[1:]}."
+
+
+def _more_gpus(s: Subject) -> str:
+    """The least number of GPUs, in whole nodes, that hold the weights, with the leanest kernel for them."""
+    lean, how, total = s.ledger, "", s["tp_size"] * s["pp_size"]
+    if expands_experts(s.ledger) and not s.wrote(RUNNER):
+        lean = s.again((write(RUNNER, "marlin"), write("--ep-size", s["tp_size"])))
+        how = f" with {RUNNER} marlin and --ep-size, which keep the experts in 4 bits"
+    room = lean.memory.before_gib * WEIGHTS_SHARE if lean.memory else 0
+    step = s.platform.gpus_per_node
+    counts = range(-(-total // step) * step, MOST_GPUS, step)
+    least = next((n for n in counts if room and lean.weights_bytes / GIB * total / n < room), None)
+    return f"Spread it over at least {least} GPUs{how}, or lighten the checkpoint." if least else "Use more GPUs."
 
 
 @rule("rewritten", "rewrite")

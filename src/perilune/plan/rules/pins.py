@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.rule import Says, rule
-from perilune.plan.rules.splitting import PIN, RATIO, asked_requests, reach, running
+from perilune.plan.rules.splitting import PIN, RATIO, more_requests
 from perilune.plan.rules.subject import Subject
 
 
@@ -55,12 +55,6 @@ def _pin(s: Subject) -> Pin | None:
     return found if sizing.requests == found.requests > 0 else None
 
 
-def _more(s: Subject, found: Pin) -> tuple[Edit, ...] | None:
-    """The edits for more requests than run, as many as fit; None where no more are asked for."""
-    asked, admitted = asked_requests(s), running(s)[0]
-    return None if asked is None or asked // found.workers * found.workers <= admitted else reach(s, asked, admitted)[1]
-
-
 @rule("state-pin", "capacity", "sgl-project/sglang issue 37066")
 def no_spare(s: Subject) -> Iterator[Says]:
     """--max-mamba-cache-size is shared by the attention-DP ranks: each wants one slot more than its requests take."""
@@ -71,7 +65,7 @@ def no_spare(s: Subject) -> Iterator[Says]:
         f"{found}, exactly {found.requests} requests of {found.per_request} slots with none to spare: "
         "a full server can stop with `Can not alloc mamba cache`.",
         flags=(PIN,),
-        edits=_more(s, found) or (found.of(found.requests),),
+        edits=more_requests(s) or (found.of(found.requests),),
     )
 
 
@@ -81,7 +75,7 @@ def idle(s: Subject) -> Iterator[Says]:
     found = _pin(s)
     if found is None or not found.spare or not found.idle:
         return
-    more = _more(s, found)
+    more = more_requests(s)
     if more == ():
         return  # more are asked for than fit: fewer slots are no answer to that
     yield Says(

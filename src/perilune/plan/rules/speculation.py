@@ -8,6 +8,7 @@ from perilune.plan.resolve.state import Resolved
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.families import ATTENTION, SPECULATION
 from perilune.plan.rules.rule import COMPARED, PAGE, Says, rule
+from perilune.plan.rules.splitting import running
 from perilune.plan.rules.subject import Subject
 
 EAGLE_FAMILY = ("EAGLE", "EAGLE3", "NEXTN")
@@ -21,13 +22,29 @@ def request_limit(s: Subject) -> Iterator[Says]:
         return
     if "--max-running-requests" in s.unknown:
         return
-    asked = s.workload.concurrency
+    asked, edits = s.workload.concurrency, _limit(s)
+    unknown = "Write --max-running-requests for the concurrency you want."
+    costly = f"Write --max-running-requests below {asked}: verification keeps states for each of them."
     yield Says(
         f"Speculation without --max-running-requests limits the server to {s['max_running_requests']} requests.",
-        "" if asked else "Write --max-running-requests for the concurrency you want.",
+        "" if edits else costly if asked else unknown,
         ("--max-running-requests",),
-        (write("--max-running-requests", asked),) if asked else (),
+        edits,
     )
+
+
+def _limit(s: Subject) -> tuple[Edit, ...]:
+    """The limit that is asked for, with ReplaySSM where its states would take the pools' memory; none that costs."""
+    asked = s.workload.concurrency
+    if asked is None:
+        return ()
+    now = running(s.ledger, s.workload)[0]
+    limit = write("--max-running-requests", asked)
+    for edits in ((limit,), (write("--enable-linear-replayssm-spec"), limit)):
+        after = s.again(edits)
+        if after.boots and running(after, s.workload)[0] >= min(now, asked):
+            return edits
+    return ()
 
 
 @rule("spec-dflash-hooks", "error", f"Kimi-K3 model code of {COMPARED}", until="0.5.21")

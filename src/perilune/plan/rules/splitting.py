@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from perilune.plan.memory import Demand, Split, split_for
+from perilune.plan.deployment import Workload
+from perilune.plan.memory import Demand, Ledger, Split, split_for
 from perilune.plan.memory.levers import Advice, advise
+from perilune.plan.memory.split import most_requests
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.subject import Subject
 
 PIN, RATIO, LIMIT = "--max-mamba-cache-size", "--mamba-full-memory-ratio", "--max-running-requests"
+WORTH_SAYING = 1.25  # how many times more another split must admit
 ASSUMED_LENGTH = 8192 + 1024  # tokens of a request where no length is asked about: the page's own load
 
 
@@ -17,15 +20,35 @@ def asked_requests(s: Subject) -> int | None:
     return s.workload.concurrency or (inputs.asked if inputs is not None and s.wrote(LIMIT) else None)
 
 
-def running(s: Subject) -> tuple[int, str]:
+def running(found: Ledger, workload: Workload) -> tuple[int, str]:
     """Requests of the length asked about, or of any, that run at once, and which pool or limit binds them."""
-    found, inputs, sizing = s.ledger, s.ledger.inputs, s.ledger.sizing
-    if inputs is None or sizing is None:
+    if found.inputs is None or found.sizing is None:
         return 0, ""
-    load = found.workload(s.workload.isl, s.workload.osl) if s.workload.isl and s.workload.osl else None
+    load = found.workload(workload.isl, workload.osl) if workload.isl and workload.osl else None
     if load is None:
-        return found.admitted or 0, str(sizing.binds)
-    return load.admitted * inputs.attn_dp, load.binds
+        return found.admitted or 0, str(found.sizing.binds)
+    return load.admitted * found.inputs.attn_dp, load.binds
+
+
+def better_split(s: Subject) -> tuple[int, int] | None:
+    """Requests that run now and under the best split, where that is far more and nobody asks for a number of them."""
+    inputs, length = s.ledger.inputs, s.workload.length
+    if inputs is None or not inputs.hybrid or not s.ledger.boots or not length or asked_requests(s) is not None:
+        return None
+    now, binds = running(s.ledger, s.workload)
+    best = most_requests(inputs, length) * inputs.attn_dp
+    return None if binds == "asked" or not best or best < now * WORTH_SAYING else (now, best)
+
+
+def more_requests(s: Subject) -> tuple[Edit, ...] | None:
+    """The edits for more requests than run, as many as are asked for or fit; None where no more are wanted."""
+    inputs = s.ledger.inputs
+    if better := better_split(s):
+        return reach(s, better[1], better[0])[1]
+    asked, (now, _) = asked_requests(s), running(s.ledger, s.workload)
+    if asked is None or inputs is None or asked // inputs.attn_dp * inputs.attn_dp <= now:
+        return None
+    return reach(s, asked, now)[1]
 
 
 def reach(s: Subject, asked: int, admitted: int) -> tuple[str, tuple[Edit, ...]]:

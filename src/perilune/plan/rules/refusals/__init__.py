@@ -18,6 +18,8 @@ __all__ = ["KNOWN", "Known", "known_refusal", "refusal"]
 KNOWN: tuple[Known, ...] = (*SPELLING, *MEMORY, *REFUSED, *STATE, *CONTEXT, *KERNELS, *PARALLELISM, *FALLBACK)
 
 
-def known_refusal(error: str, found: Ledger) -> Known | None:
-    """The first class an error belongs to."""
-    return next((known for known in KNOWN if known.answers(error, found)), None)
+def known_refusal(error: str, found: Ledger, helped: Known | None) -> Known | None:
+    """The class an error belongs to. Of several with one id, the one that `helped`, else the last, which asks most."""
+    answers = [known for known in KNOWN if known.answers(error, found)]
+    alike = [known for known in answers if known.id == answers[0].id]
+    return None if not alike else helped if helped in alike else alike[-1]

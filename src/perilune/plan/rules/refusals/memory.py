@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perilune.plan.memory import Ledger
 from perilune.plan.memory.pools import rest_gib
 from perilune.plan.rules.refusals.known import Known, known
@@ -9,6 +11,8 @@ from perilune.plan.rules.refusals.remedies import unset
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
+RUNNER = "--moe-runner-backend"
+HOPPER = 90
 MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
 AITER_OPT = "SGLANG_AITER_K3_OPT"
 SHARED_WHOLE = "SGLANG_K3_SHARED_EXPERTS_ATTN_TP"
@@ -52,6 +56,41 @@ def _fewer_requests(server: Server, found: Ledger) -> Server:
         if sized(tried, found).boots:
             return tried
     return server
+
+
+def _best(server: Server, found: Ledger, tries: Iterable[Server]) -> Server:
+    """The first try that boots, else the first that gets as far as the pools, else the server itself."""
+    further = server
+    for tried in tries:
+        after = sized(tried, found)
+        if after.boots:
+            return tried
+        if further == server and after.error_stage == "pools" != found.error_stage:
+            further = tried
+    return further
+
+
+def _own_runner(server: Server, found: Ledger) -> Server:
+    """The engine's own choice of expert kernel or, on Hopper, Marlin with whole experts, if the weights fit then."""
+    hopper = server.set(RUNNER, "marlin").set("--ep-size", found.resolved["tp_size"])
+    return _best(server, found, (server.unset(RUNNER), *([hopper] if expands_experts(found) else [])))
+
+
+def expands_experts(found: Ledger) -> bool:
+    """Whether the automatic kernel expands the 4-bit experts to BF16."""
+    r = found.resolved
+    return r.platform.sm == HOPPER and r.model.is_kimi_k3
+
+
+def _fewer_groups(server: Server, found: Ledger) -> Server:
+    """The largest attention DP, by halves, at which the pools fit."""
+    size = int(found.resolved["attn_dp_size"] or 1)
+    halves = [size >> n for n in range(1, size.bit_length())]
+    return _best(server, found, (_groups(server, n) for n in halves))
+
+
+def _groups(server: Server, size: int) -> Server:
+    return server.unset("--attn-dp-size") if size == 1 else server.set("--attn-dp-size", size)
 
 
 def _redundant(found: Ledger) -> bool:
@@ -126,6 +165,15 @@ MEMORY: tuple[Known, ...] = (
         ("--mem-fraction-static",),
     ),
     known(
+        "memory-fraction-low",
+        NO_ROOM + r"|Please try to increase --mem-fraction-static",
+        "Attention DP keeps the attention's weights whole in every group.",
+        "lower --attn-dp-size",
+        _fewer_groups,
+        ("--attn-dp-size", "--mem-fraction-static"),
+        lambda found: "attn_dp_size" in found.resolved.given,
+    ),
+    known(
         "state-pool-small",
         r"state cache is too small to serve any requests",
         "One request needs more state slots than the pool has.",
@@ -150,6 +198,15 @@ MEMORY: tuple[Known, ...] = (
         _split_shared,
         ("--tp-size",),
         lambda found: SHARED_WHOLE in found.resolved.env,
+    ),
+    known(
+        "memory-weights",
+        r"^Loading runs out of memory",
+        "The expert kernel decides whether 4-bit experts stay as they are or are expanded to BF16.",
+        "remove --moe-runner-backend, or on Hopper write marlin with --ep-size",
+        _own_runner,
+        (RUNNER, "--ep-size"),
+        lambda found: "moe_runner_backend" in found.resolved.given or expands_experts(found),
     ),
     known(
         "memory-weights",

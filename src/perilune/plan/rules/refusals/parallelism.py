@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.refusals.known import Known, known
-from perilune.plan.rules.refusals.remedies import nearest_divisor, then, unset
+from perilune.plan.rules.refusals.remedies import MOST_RANKS, TP, nearest_divisor, then, unset
+from perilune.plan.rules.subject import sized, whole
+from perilune.plan.server import Server
 
 SIZES = {
     "--ep-size": "ep_size",
@@ -24,6 +26,19 @@ def _in_groups(found: Ledger) -> bool:
 
 def _some_zero(found: Ledger) -> bool:
     return _in_groups(found) and bool(_zeros(found))
+
+
+def _even_tp(server: Server, found: Ledger) -> Server:
+    """The nearest power of two, above or below, by which the model divides; expert groups follow it."""
+    below = 1 << (int(found.resolved["tp_size"]).bit_length() - 1)
+    for size in (below, *([below * 2] if below < MOST_RANKS else []), *(below >> n for n in range(1, 4))):
+        tried = server.set(TP, size) if size else server
+        ep = whole(tried.value("--ep-size"))
+        if ep is not None and ep > 1 and size % ep:
+            tried = tried.set("--ep-size", size)
+        if sized(tried, found).boots:
+            return tried
+    return server
 
 
 PARALLELISM: tuple[Known, ...] = (
@@ -89,6 +104,7 @@ PARALLELISM: tuple[Known, ...] = (
         r"AssertionError: .*(heads|divisible)|is not divisible by|Weight .* is not divisible",
         "A tensor of the model does not divide into this many parts.",
         "write a --tp-size that divides its heads and widths",
-        flags=("--tp-size", "--ep-size", "--attn-dp-size"),
+        _even_tp,
+        ("--tp-size", "--ep-size", "--attn-dp-size"),
     ),
 )
