@@ -21,8 +21,3 @@ class Lane:
         self.taken = 0  # KV tokens allocated for the first step under way
         self.ghosts = 0
         self.ghost_kv = 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is something to do in the next step, as far as it is decided."""
-        return self.pending is not None or self.batch.count > 0 or self.ghosts > 0

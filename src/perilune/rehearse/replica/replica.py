@@ -228,7 +228,10 @@ class Replica:
         """Start the next step, and with overlap decide on the one after it."""
         lanes, overlap = self.lanes, self.engine.overlap
         while True:
-            if not self._planned or not any(lane.busy for lane in lanes):
+            for lane in lanes if self._planned else ():
+                if lane.pending is not None or lane.batch.count or lane.ghosts:
+                    break
+            else:
                 self._plan(now)
             self._planned = False
             for lane in lanes:
@@ -243,26 +246,31 @@ class Replica:
                 return
         self._running = True
         self._start = now
+        prefills = False
         if overlap:
-            self._plan(now)
+            prefills = self._plan(now)
             self._planned = True
-            steps = 1 if any(lane.pending is not None for lane in lanes) else self._stretch()
-        else:
-            steps = self._stretch()
-        self._steps = steps
-        self._rows = self._used = 0
+        self._steps = 1 if prefills else self._stretch()
+        rows = used = 0
         for rank in self.ranks:
-            self._rows += rank.rows
-            self._used += rank.cache.tokens - rank.room
+            cache = rank.cache
+            rows += rank.rows
+            used += cache.tokens - cache.tokens_free - cache.tokens_evictable
+        self._rows, self._used = rows, used
         self._schedule()
 
-    def _plan(self, now: int) -> None:
+    def _plan(self, now: int) -> bool:
+        """Decide on the next step; whether any lane prefills in it."""
+        prefills = False
         for lane in self.lanes:
-            if lane.pending is None:
-                lane.pending = lane.rank.admit(lane.batch, lane.flight, now)
-        rows = sum(rank.rows for rank in self.ranks)
-        if rows > self.admitted_max:
-            self.admitted_max = rows
+            lane.pending = lane.rank.admit(lane.batch, lane.flight, now)
+            if lane.pending is not None:
+                prefills = True
+        if prefills:
+            rows = sum([rank.rows for rank in self.ranks])
+            if rows > self.admitted_max:
+                self.admitted_max = rows
+        return prefills
 
     def _unblock(self, now: int) -> bool:
         """Nothing runs: refuse a request at the head of a queue that not even an empty server takes."""
