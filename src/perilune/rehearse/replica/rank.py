@@ -7,6 +7,7 @@ The rules are those of SGLang 0.5.23: `managers/schedule_policy.py` (`PrefillAdd
 from __future__ import annotations
 
 from collections import deque
+from typing import Protocol
 
 from perilune.rehearse.engine import Engine
 from perilune.rehearse.radix import RadixCache
@@ -14,10 +15,18 @@ from perilune.rehearse.replica.batch import Batch
 from perilune.rehearse.replica.budget import Pass
 from perilune.rehearse.replica.flight import Flight
 from perilune.rehearse.replica.live import Live
-from perilune.rehearse.tally import Tally
 
 SORTED_QUEUE_MAX = 128
 """Longest queue that `lpm` sorts; a longer one is served in order of arrival (WAITING_QUEUE_PREFIX_MATCH_MAX)."""
+
+
+class Door(Protocol):
+    """What a rank tells of those who wait and of those who were let in: a `Tally`, where they count as running."""
+
+    waits: dict[str, int]
+
+    def admitted(self, live: Live, now: int) -> None:
+        """A request got its slots and its first pages."""
 
 
 class Rank:
@@ -38,7 +47,7 @@ class Rank:
         "unstashed",
     )
 
-    def __init__(self, engine: Engine, tally: Tally) -> None:
+    def __init__(self, engine: Engine, tally: Door) -> None:
         self.engine = engine
         self.tally = tally
         self.cache: RadixCache = engine.new_cache()
@@ -54,8 +63,8 @@ class Rank:
 
     def settle(self, now: int) -> None:
         """Charge the time since the last call to what the queue waited for; call before queue or cause change."""
-        waited = len(self.queue) * (now - self._since)
-        if waited:
+        if self.queue and now > self._since:
+            waited = len(self.queue) * (now - self._since)
             self.queue_area += waited
             waits = self.tally.waits
             waits[self.cause] = waits.get(self.cause, 0) + waited
