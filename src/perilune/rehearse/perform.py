@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -13,7 +13,9 @@ from perilune.plan.deployment import Deployment, Role
 from perilune.plan.planned import Plan, PlannedPool
 from perilune.rehearse.acceptance import Acceptance, acceptance_for
 from perilune.rehearse.engine import acceptance_of, engine_of
+from perilune.rehearse.fleet.decode import DecodeSettings
 from perilune.rehearse.fleet.outages import Outage
+from perilune.rehearse.fleet.pd import PdFleet
 from perilune.rehearse.fleet.policies import DEFAULT_POLICY, POLICIES, PolicyName
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
@@ -23,7 +25,7 @@ from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.radix.planned import cache_settings
 from perilune.rehearse.report.rehearsal import Rehearsal, facts_of
-from perilune.rehearse.simulate import simulate
+from perilune.rehearse.simulate import Fleet, simulate
 from perilune.rehearse.tally import Targets
 from perilune.rehearse.timing import Efficient, ServerCosts, costs_of
 
@@ -36,7 +38,7 @@ class Settings:
     router: PolicyName | None = None  # None: what the plan's router says, else its default
     acceptance_length: float | None = None
     targets: Targets | None = None
-    profile: Efficient | None = None  # of `perilune calibrate`
+    profiles: Mapping[str, Efficient] = field(default_factory=dict)  # of `perilune calibrate`, by platform
     outages: tuple[Outage, ...] = ()
     records: bool = False  # keep every request
     spans: bool = False  # keep every stretch of every server
@@ -57,15 +59,15 @@ def perform(
     _check_roles(plan, settings)
     accepted = {item.pool.role: acceptance_for(item, settings.acceptance_length) for item in plan.pools}
     counts = {item.pool.role: settings.replicas.get(item.pool.role, item.pool.replicas) for item in plan.pools}
-    costs = {item.pool.role: costs_of(item.ledger, settings.profile) for item in plan.pools}
+    costs = {item.pool.role: costs_of(item.ledger, settings.profiles.get(item.pool.platform)) for item in plan.pools}
     servers = {
         item.pool.role: [_server(item, costs[item.pool.role], accepted[item.pool.role], load)] * counts[item.pool.role]
         for item in plan.pools
     }
-    router = settings.router or _planned_policy(plan.deployment)
+    router = settings.router or ", ".join(dict.fromkeys(_planned_policies(plan.deployment)))
     found = simulate(
         load.traffic(),
-        RoutedFleet(servers["unified"], router=router, outages=settings.outages),
+        _fleet(plan, servers, settings),
         seed=load.seed,
         records=settings.records,
         spans=settings.spans,
@@ -112,20 +114,44 @@ def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, 
     )
 
 
+def _fleet(plan: Plan, servers: Mapping[Role, Sequence[Server]], settings: Settings) -> Fleet:
+    prefill_policy, decode_policy = _planned_policies(plan.deployment)
+    if settings.router is not None:
+        prefill_policy = decode_policy = settings.router
+    if "unified" in servers:
+        return RoutedFleet(servers["unified"], router=decode_policy, outages=settings.outages)
+    values = next(item.resolved.values for item in plan.pools if item.pool.role == "decode")
+    decode = DecodeSettings(
+        extra_slots=values["disaggregation_decode_extra_slots"] or 0,
+        reserved_tokens=values["num_reserved_decode_tokens"],
+    )
+    return PdFleet(
+        servers["prefill"],
+        [(server, decode) for server in servers["decode"]],
+        prefill_policy=prefill_policy,
+        decode_policy=decode_policy,
+        allocation=values["disaggregation_decode_allocation_policy"],
+        outages=settings.outages,
+    )
+
+
 def _told(settings: Settings) -> dict[str, str]:
     """What a report says of the settings."""
     outages = [f"{one.replica} at {one.at_s:g} s for {one.down_s:g} s" for one in settings.outages]
     return {"failures": ", ".join(outages)} if outages else {}
 
 
-def _planned_policy(deployment: Deployment) -> PolicyName:
-    """The policy that the plan's router is started with, if it is one that is modelled."""
+def _planned_policies(deployment: Deployment) -> tuple[PolicyName, PolicyName]:
+    """The policies for prefill and decode that the plan's router is started with; the router's default without one.
+
+    Raises UnusableInput for one that is not modelled.
+    """
     given = dict(pairwise(deployment.router or ()))
-    name = given.get("--policy", DEFAULT_POLICY)
-    if name not in POLICIES:
-        raise UnusableInput(
-            f"The router policy {name!r} is not modelled.",
-            where="router",
-            fix=f"Give --router {' or '.join(POLICIES)}.",
-        )
-    return cast(PolicyName, name)
+    common = given.get("--policy", DEFAULT_POLICY)
+    names = given.get("--prefill-policy", common), given.get("--decode-policy", common)
+    for name in names:
+        if name not in POLICIES:
+            raise UnusableInput(
+                f"The router policy {name!r} is not modelled.", where="router", fix=f"Known: {' '.join(POLICIES)}."
+            )
+    return cast(tuple[PolicyName, PolicyName], names)
