@@ -141,6 +141,37 @@ def test_more_servers_share_the_load(perilune, plan_file: Path) -> None:
     assert sum(replica["completed"] for replica in two["replicas"]) == 80
 
 
+def test_a_pair_is_rehearsed_with_its_transfers(perilune) -> None:
+    pair = f"--hardware b300 --mode pd --strategy balanced --concurrency 32 --requests 64 {SHORT}"
+    found = perilune(f"rehearse {pair} --prefill-replicas 2 --decode-replicas 3 --router round_robin --json").document
+    assert [one["name"] for one in found["replicas"]] == ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2"]
+    assert found["requests"]["completed"] == 64
+    assert found["gpus"] == 40
+    assert found["router"] == "round_robin"
+    assert "transfer" in found["waits_s"]
+    assert [pool["replicas"] for pool in found["plan"]["pools"]] == [2, 3]
+    assert perilune(f"rehearse {pair} --replicas 2").code == 2
+
+
+def test_a_server_that_fails_delays_but_loses_nothing(perilune, plan_file: Path) -> None:
+    command = f"rehearse {plan_file} --replicas 2 --rate 8 --requests 80 --router round_robin --json"
+    whole = perilune(command).document
+    found = perilune(f"{command} --fail unified-1@2+5").document
+    assert found["requests"]["completed"] == 80
+    assert found["settings"] == {"failures": "unified-1 at 2 s for 5 s"}
+    assert found["ttft_s"]["max"] > whole["ttft_s"]["max"]
+
+
+def test_images_cost_time_and_tokens(perilune, plan_file: Path) -> None:
+    plain, seen = (
+        perilune(f"rehearse {plan_file} --concurrency 1 --requests 4 {images} --json").document
+        for images in ("", "--images 2 --image-size 1920x1080")
+    )
+    assert seen["cache"]["prompt_tokens"] > plain["cache"]["prompt_tokens"]
+    assert seen["ttft_s"]["p50"] > plain["ttft_s"]["p50"]
+    assert seen["traffic"]["image_size"] == [1920, 1080]
+
+
 @pytest.mark.parametrize(
     ("extra", "length", "assumed"),
     [
@@ -233,6 +264,11 @@ UNUSABLE = {
     "acceptance is no number": (f"{B300} --concurrency 4 {SHORT} --env SGLANG_SIMULATE_ACC_LEN=x", "ACC_LEN"),
     "absent folder": (f"{PLAIN} --concurrency 4 {SHORT} --html /nowhere/r.html", "/nowhere"),
     "one path twice": (f"{PLAIN} --concurrency 4 {SHORT} --html /tmp/x --records /tmp/x", "same path"),
+    "no such policy": (f"{PLAIN} --concurrency 4 {SHORT} --router nearest", "round_robin"),
+    "no outage": (f"{PLAIN} --concurrency 4 {SHORT} --fail unified-0", "REPLICA@"),
+    "no such server": (f"{PLAIN} --concurrency 4 {SHORT} --fail decode-0@1+1", "unified-0"),
+    "no such size": (f"{PLAIN} --concurrency 4 {SHORT} --images 1 --image-size 0x9", "pixels"),
+    "absent profile": (f"{PLAIN} --concurrency 4 {SHORT} --profile /nowhere/p.yaml", "/nowhere/p.yaml"),
     "half a fleet": (f"--hardware b300 --mode prefill --concurrency 4 {SHORT}", "--mode pd"),
     "absent comparison": ("--compare /nowhere/a.json /nowhere/b.json", "/nowhere/a.json"),
 }

@@ -15,6 +15,8 @@ CAUSES = {
     "prefill": "prefill",
     "transfer": "transfer",
     "encoder": "the encoder",
+    "storage": "the L3 store",
+    "no_server": "a server to come back",
 }
 BASES = {
     "fitted": "Step times are fitted to published measurements of this platform",
