@@ -155,6 +155,10 @@ HEAD = "--model-path moonshotai/Kimi-K3 --tp-size 16 --ep-size 16 --nnodes 2 --d
     ("commands", "said"),
     [
         ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank 1"], []),
+        ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank 0"], ["pool-rank-twice"]),
+        ([f"{HEAD} --node-rank 0", HEAD], ["pool-rank-twice"]),
+        ([f"{HEAD} --node-rank 1"], []),
+        ([f"{HEAD} --node-rank 1", f"{HEAD} --node-rank 2"], ["pool-rank-gap"]),
         ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank '$(LWS_WORKER_INDEX)'"], []),
         ([f"{HEAD} --node-rank 0 --nnodes 4", f"{HEAD} --node-rank '$(LWS_WORKER_INDEX)'"], ["pool-differs"]),
         ([f"{HEAD} --node-rank 0", f"{HEAD} --node-rank 1 --pp-size 2 --tp-size 8"], ["pool-differs"] * 2),

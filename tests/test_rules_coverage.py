@@ -17,6 +17,7 @@ from perilune.facts.rule_examples import examples
 from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES, subject_of
 from perilune.plan.rules.refusals import KNOWN
 from perilune.plan.rules.releases import before, lacks_flag, still_takes
+from perilune.plan.rules.rule import COMPARED
 from perilune.plan.server import Server
 
 RULES = [*(rule for rules in GROUPS.values() for rule in rules), *PAIR_RULES, *FLEET_RULES]
@@ -75,6 +76,10 @@ def test_the_releases_name_flags_that_exist() -> None:
     assert not set(found.options_until) & set(options())
     assert set(found.options_since.values()) | set(found.options_until.values()) <= set(found.versions)
     assert [release(version) for version in found.versions] == sorted(release(v) or () for v in found.versions)
+
+
+def test_the_releases_that_sources_name_are_those_compared() -> None:
+    assert f"SGLang {history().versions[0]} to {history().versions[-1]}" == COMPARED
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from perilune.plan.rules.network import nic_names
-from perilune.plan.rules.pools import MEET, is_head, settled_address
+from perilune.plan.rules.pools import MEET, is_head, named_role, settled_address
 from perilune.plan.rules.ports import ports
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
@@ -85,7 +85,7 @@ def shared_ports(subjects: Sequence[Subject]) -> Iterator[Says]:
                     f"Two servers on {host} listen on port {port} ({flags}): the second does not start.",
                     f"Write another {where} for one of them.",
                     tuple(dict.fromkeys((where, flag))),
-                    pool=other.role,
+                    pool=named_role(other),
                 )
 
 

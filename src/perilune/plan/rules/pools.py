@@ -62,6 +62,11 @@ def settled_address(s: Subject) -> str | None:
     return address if address and "<" not in address and "$" not in address else None
 
 
+def named_role(s: Subject) -> str:
+    """The role as findings name it: nothing for a server that has both."""
+    return "" if s.role == "unified" else s.role
+
+
 def _shape(s: Subject) -> tuple[object, ...]:
     return s["nnodes"], s["tp_size"], s["pp_size"]
 
@@ -84,7 +89,7 @@ def rank_twice(subjects: Sequence[Subject]) -> Iterator[Says]:
                     f"{count} nodes of one server have {RANK} {rank}: they take the same ranks, and others stay away.",
                     f"Give each of the {pool[0]['nnodes']} nodes a {RANK} of its own, from 0.",
                     (RANK,),
-                    pool=pool[0].role,
+                    pool=named_role(pool[0]),
                 )
 
 
@@ -99,7 +104,7 @@ def rank_gap(subjects: Sequence[Subject]) -> Iterator[Says]:
                 f"No node has {RANK} {_listed(missing)}, though one has {max(ranks)}: all wait for it.",
                 f"Start every rank from 0 to {pool[0]['nnodes'] - 1}.",
                 (RANK,),
-                pool=pool[0].role,
+                pool=named_role(pool[0]),
             )
 
 
@@ -108,13 +113,13 @@ def rank_rest(subjects: Sequence[Subject]) -> Iterator[Says]:
     """The nodes of the highest ranks are started elsewhere, or not at all."""
     for pool in pools(subjects):
         ranks, nodes = _ranks(pool), int(pool[0]["nnodes"])
-        if ranks and max(ranks) + 1 < nodes:
+        if ranks and len(set(ranks)) == len(ranks) and max(ranks) + 1 < nodes:
             rest = f"{max(ranks) + 1} to {nodes - 1}" if max(ranks) + 2 < nodes else f"{nodes - 1}"
             yield Says(
                 f"{len(pool)} of {nodes} nodes are started here; {RANK} {rest} is not.",
                 f"Start every rank from 0 to {nodes - 1}.",
                 (RANK,),
-                pool=pool[0].role,
+                pool=named_role(pool[0]),
             )
 
 
@@ -136,7 +141,7 @@ def differs(subjects: Sequence[Subject]) -> Iterator[Says]:
                     f"The nodes of one server differ in {flag}: node 0 has {head[field]}, another {odd[field]}.",
                     f"Write {flag} {head[field]} on every node.",
                     (flag,),
-                    pool=head.role,
+                    pool=named_role(head),
                 )
 
 
