@@ -32,6 +32,7 @@ from perilune.rehearse.timing.fit import (
     leave_one_out,
     median_errors,
     residuals,
+    rounded,
     worst_error,
 )
 from perilune.rehearse.timing.published import published_targets
@@ -92,11 +93,6 @@ def fitted() -> list[Fitted]:
         inside = residuals(targets, start, simulate)
         found.append(Fitted(name, start, inside, outside, " and ".join(sorted(engines))))
     return found
-
-
-def rounded(efficiency: Efficiency) -> Efficiency:
-    """Three digits: more would promise too much."""
-    return Efficiency(**{name: float(f"{value:.3g}") for name, value in asdict(efficiency).items()})
 
 
 def as_yaml(found: Sequence[Fitted]) -> str:

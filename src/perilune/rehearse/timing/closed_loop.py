@@ -14,12 +14,17 @@ from perilune.rehearse.timing.fit import Seen, Target
 def simulate(target: Target, efficiency: Efficiency) -> Seen:
     """What the run would show at these efficiencies: exact medians, since a sketch's steps would mislead a fit."""
     load = OfferedLoad(
-        concurrency=target.concurrency, rate=target.rate, requests=target.requests, isl=target.isl, osl=target.osl
+        concurrency=target.concurrency,
+        rate=target.rate,
+        requests=target.requests,
+        isl=target.isl,
+        osl=target.osl,
+        range_ratio=target.range_ratio,
     )
+    mine = Efficient(efficiency, "fitted", (1.0, 1.0), "")
     settings = Settings(
-        replicas={},
         acceptance_length=target.acceptance,
-        profile=Efficient(efficiency, "fitted", (1.0, 1.0), ""),
+        profiles={item.pool.platform: mine for item in target.plan.pools},
         records=True,
     )
     found = perform(target.plan, load, settings).outcome

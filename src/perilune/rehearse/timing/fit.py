@@ -60,11 +60,17 @@ class Target:
     osl: int
     acceptance: float | None  # tokens a speculative step; None without speculation, or as the plan has it
     seen: Seen
+    range_ratio: float = 1.0  # lengths are drawn from this share of the most to the most
 
     @property
     def platform(self) -> str:
         """The platform of every pool."""
         return self.plan.pools[0].pool.platform
+
+
+def rounded(efficiency: Efficiency) -> Efficiency:
+    """Three digits: more would promise too much."""
+    return Efficiency(**{name: float(f"{value:.3g}") for name, value in asdict(efficiency).items()})
 
 
 Simulate = Callable[[Target, Efficiency], Seen]

@@ -1,0 +1,105 @@
+"""Refitting a platform's efficiencies to a user's own results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perilune.errors import UnusableInput
+from perilune.plan.planned import Plan
+from perilune.rehearse.acceptance import VARIABLE
+from perilune.rehearse.timing.basis import efficient
+from perilune.rehearse.timing.closed_loop import simulate
+from perilune.rehearse.timing.fit import BOUNDS, Residual, Seen, Target, fit, residuals, rounded, worst_error
+from perilune.rehearse.timing.profile import VERSION, Profile
+from perilune.rehearse.timing.results import Result
+
+PULL = 0.3  # a unit of logarithm away from the shipped value counts like that much relative error
+MOST_WAVES = 20  # of a closed loop that are rehearsed: its medians settle sooner
+MOST_REQUESTS = 5_000  # of an open loop
+WIDEST = 0.9, 1.1  # a band is never tighter
+FEW = 3  # runs that a band cannot be read off
+FEW_BAND = 0.8, 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A profile, and how far the runs were off before and are now."""
+
+    profile: Profile
+    before: tuple[Residual, ...]
+    after: tuple[Residual, ...]
+
+
+def calibrate(plan: Plan, results: Sequence[Result], acceptance: float | None = None) -> Calibration:
+    """Fit the efficiencies of the plan's platform to runs that were measured on it.
+
+    The shipped efficiencies are the start, and a pull keeps what the runs do not tell. `acceptance` stands in for the
+    acceptance length where a result has none. Raises UnusableInput for runs that tell nothing.
+    """
+    platforms = {item.pool.platform for item in plan.pools}
+    if len(platforms) != 1:
+        raise UnusableInput(
+            f"The plan's pools are on {' and '.join(sorted(platforms))}, and a result does not tell them apart.",
+            where="calibrate",
+            fix="Calibrate each platform with results of its own.",
+        )
+    platform = platforms.pop()
+    targets = [_target(plan, result, acceptance) for result in results]
+    start = efficient(platform).efficiency
+    found = rounded(fit(targets, start, tuple(BOUNDS), PULL, simulate))
+    after = residuals(targets, found, simulate)
+    below, above = _band(after)
+    profile = Profile(
+        perilune_profile=VERSION,
+        platform=platform,
+        efficiency=found,
+        below=below,
+        above=above,
+        results=len(targets),
+        sources=tuple(f"{result.tool}: {result.source}" for result in results),
+    )
+    return Calibration(profile, residuals(targets, start, simulate), after)
+
+
+def _target(plan: Plan, result: Result, acceptance: float | None) -> Target:
+    if result.ttft_s is None and result.tpot_s is None and result.tokens_per_s is None:
+        raise UnusableInput("The run gives no TTFT, no TPOT and no throughput.", where=result.source)
+    most = MOST_REQUESTS if result.concurrency is None else MOST_WAVES * result.concurrency
+    return Target(
+        name=result.source,
+        plan=plan,
+        concurrency=result.concurrency,
+        rate=result.rate,
+        requests=min(result.requests, most),
+        isl=result.isl,
+        osl=result.osl,
+        acceptance=acceptance if acceptance is not None else _accepted(plan, result),
+        seen=Seen(
+            result.ttft_s,
+            result.tpot_s,
+            None if result.tokens_per_s is None else result.tokens_per_s / plan.deployment.gpus,
+        ),
+        range_ratio=result.range_ratio,
+    )
+
+
+def _accepted(plan: Plan, result: Result) -> float | None:
+    """The acceptance length of the run; None without speculation, and where the plan itself pins one."""
+    speculating = [item for item in plan.pools if item.resolved["speculative_algorithm"] is not None]
+    if not speculating or any(VARIABLE in item.resolved.env for item in speculating):
+        return None
+    if result.accepted is None:
+        raise UnusableInput(
+            "The plan speculates, and the run does not say how many tokens a step yielded.",
+            where=result.source,
+            fix="Give --acceptance-length, or --spec none where nothing speculated.",
+        )
+    return result.accepted
+
+
+def _band(after: Sequence[Residual]) -> tuple[float, float]:
+    """Seen over predicted: half as far again as the worst run, each way."""
+    low, high = WIDEST if len(after) >= FEW else FEW_BAND
+    worst = 1.5 * worst_error(after)
+    return round(min(low, 1 / (1 + worst)), 3), round(max(high, 1 + worst), 3)

@@ -1,0 +1,55 @@
+"""A line of `sglang.bench_serving --output-file`. Source: SGLang 0.5.23 benchmark/serving.py."""
+
+from __future__ import annotations
+
+import math
+
+from perilune.errors import UnusableInput
+from perilune.rehearse.timing.results.result import Entry, Result, loop
+
+MARK = "median_ttft_ms"
+TOOL = "sglang.bench_serving"
+
+
+def result(entry: Entry) -> Result:
+    """The run of one line; raises UnusableInput naming a field that cannot be used.
+
+    A closed loop has a `max_concurrency` and an infinite `request_rate`.
+    """
+    completed = entry.count("completed")
+    concurrency, rate = loop(entry, entry.maybe("max_concurrency"), _rate(entry))
+    drawn = entry.text("dataset_name").startswith("random") and entry.maybe("random_range_ratio") is not None
+    isl = entry.number("random_input_len" if drawn else "total_input_tokens")
+    osl = entry.number("random_output_len" if drawn else "total_output_tokens")
+    ttft, tpot = entry.maybe("median_ttft_ms"), entry.maybe("median_tpot_ms")
+    return Result(
+        source=entry.where,
+        tool=TOOL,
+        concurrency=concurrency,
+        rate=rate,
+        requests=completed,
+        isl=round(isl if drawn else isl / completed),
+        osl=round(osl if drawn else osl / completed),
+        range_ratio=min(1.0, entry.number("random_range_ratio")) if drawn else 1.0,
+        ttft_s=None if ttft is None else ttft / 1000,
+        tpot_s=None if tpot is None else tpot / 1000,
+        tokens_per_s=_throughput(entry),
+        accepted=entry.maybe("accept_length"),
+    )
+
+
+def _rate(entry: Entry) -> float | None:
+    value = entry.values.get("request_rate")
+    if value is None or (isinstance(value, float) and math.isinf(value)) or value == "inf":
+        return None
+    if value == "trace":
+        raise UnusableInput("The run replayed a trace, which calibration cannot.", where=entry.where)
+    return entry.maybe("request_rate")
+
+
+def _throughput(entry: Entry) -> float | None:
+    whole = entry.maybe("total_throughput")
+    if whole is not None:
+        return whole
+    put, got = entry.maybe("input_throughput"), entry.maybe("output_throughput")
+    return None if put is None or got is None else put + got
