@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perilune.rehearse.offered import OfferedLoad
     from perilune.rehearse.report import Rehearsal
     from perilune.rehearse.tally import Targets
+    from perilune.rehearse.timing import Efficient
 
 INTERRUPTED = 130
 TRAFFIC = ("trace", "trace_format", "rate", "requests", "random_range_ratio", "images", "image_size")
@@ -119,6 +120,7 @@ def _rehearsed(
         replicas=_replicas(planned, replicas, prefill_replicas, decode_replicas),
         router=_router(router),
         outages=tuple(parse_outage(text) for text in fails),
+        profiles=_profiles(planned, profile),
         acceptance_length=acceptance_length,
         targets=_targets(slo_ttft_ms, slo_tpot_ms),
         records=records is not None,
@@ -187,6 +189,14 @@ def _replicas(planned: Plan, alone: int | None, prefill: int | None, decode: int
     if decode is not None:
         found["decode"] = decode
     return found
+
+
+def _profiles(planned: Plan, path: Path | None) -> dict[str, Efficient]:
+    """Profiles of the plan's platforms: the file that was given, else those that `perilune calibrate` left."""
+    from perilune.rehearse.timing.profile import calibrated
+
+    found = {name: calibrated(name, path) for name in {item.pool.platform for item in planned.pools}}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _router(name: str | None) -> PolicyName | None:
