@@ -21,6 +21,7 @@ VERBS = {
     "check": "What is wrong with a command, script or manifest, and how to fix it.",
     "explain": "Derive one figure of a ledger, with the numbers put in.",
     "recipes": "List the published recipes and what each is made of.",
+    "sweep": "Rehearse a grid of deployments and loads: throughput against interactivity.",
     "calibrate": "Refit the step times to results of your own.",
     "cookbook": "Documentation pages: convert tables, lint, build the Kimi-K3 page.",
 }
