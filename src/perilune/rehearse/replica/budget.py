@@ -1,155 +1,199 @@
 """The budgets of one prefill pass, and whether a request fits them.
 
-Source: SGLang 0.5.23 `managers/schedule_policy.py` (`PrefillAdder`), `mem_cache/prefill_budget.py`.
+Source: SGLang 0.5.23 `managers/schedule_policy.py` (`PrefillAdder`), `mem_cache/prefill_budget.py`,
+`mem_cache/allocation.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Final
 
-from perilune.rehearse.engine import SHARE
+from perilune.rehearse.engine import SHARE, Engine
+from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.replica.batch import Batch
 from perilune.rehearse.replica.flight import Flight
+from perilune.rehearse.replica.foresight import Foresight
 from perilune.rehearse.replica.live import Live
 from perilune.rehearse.ticks import TOKEN
 
-if TYPE_CHECKING:
-    from perilune.rehearse.replica.rank import Rank
+NEVER: Final = 1 << 60
+
+
+@dataclass(slots=True)
+class Entry:
+    """A request's part in a pass: `extend` tokens after `start`, which are its `last` or not."""
+
+    live: Live
+    start: int
+    extend: int
+    last: bool
 
 
 class Pass:
-    """The budgets of one pass over the queue: tokens to compute, and KV tokens promised."""
+    """One pass over the queue: tokens to compute, and KV tokens promised. Nothing is allocated before `commit`."""
 
-    __slots__ = ("chunk", "flight", "now_offset", "offset", "rank", "tokens")
+    __slots__ = ("_cache", "_chunk", "_engine", "_foresight", "_fraction", "_now", "_promised", "_tokens", "entries")
 
-    def __init__(self, rank: Rank, batch: Batch, landing: Flight | None, running: int) -> None:
-        engine = rank.engine
+    def __init__(
+        self, engine: Engine, cache: RadixCache, ratio: int, batch: Batch, landing: Flight | None, running: int
+    ) -> None:
+        """`running` requests: those of `batch` and those whose prefill is `landing`; `ratio` in billionths."""
         clip = engine.clip
         expected = batch.expected(clip) if batch.count else 0
         if landing is not None:
             for live in landing.done:
                 expected += min(live.osl - live.out, clip)
-        ratio = rank.ratio
         mixed = running if engine.mixed else 0
-        self.rank = rank
-        self.flight = Flight()
-        self.offset = mixed + (expected if ratio == SHARE else -(-expected * ratio // SHARE))
-        self.now_offset = mixed
-        self.tokens = engine.max_prefill - mixed
-        self.chunk = (engine.chunk if engine.chunk is not None else 1 << 60) - mixed
+        # The engine counts in fractions of a token: what is compared is rounded down, what is left over too.
+        promised, rest = (expected, 0) if ratio == SHARE else divmod(expected * ratio, SHARE)
+        self._engine = engine
+        self._cache = cache
+        self._promised = mixed + promised
+        self._fraction = rest > 0
+        self._now = mixed  # of that, what is to be allocated at once
+        self._tokens = engine.max_prefill - mixed
+        self._chunk = (engine.chunk if engine.chunk is not None else NEVER) - mixed
+        self._foresight = Foresight(batch, landing) if cache.disabled and engine.ignore_eos else None
+        self.entries: list[Entry] = []
 
     @property
     def spent(self) -> bool:
         """Whether no more tokens may be computed in this pass."""
-        return self.tokens <= 0 or self.chunk <= 0
+        return self._tokens <= 0 or self._chunk <= 0
 
     @property
     def remaining(self) -> int:
-        """KV tokens that nobody holds or was promised."""
-        return self.rank.room - max(self.offset, self.now_offset)
+        """KV tokens that nobody holds or was promised, of those that can be had by eviction."""
+        cache = self._cache
+        return cache.tokens_free + cache.tokens_evictable - self._promised
 
     def resume(self, live: Live) -> None:
         """The next chunk of the prompt in progress. It goes ahead even where the estimate says there is no room."""
-        rank = self.rank
-        cache, engine = rank.cache, rank.engine
-        if rank.unstashed:
-            cache.checkpoint(live.claim, live.start, live.done)
-            rank.unstashed = False
+        engine = self._engine
         left = live.length - live.done
-        room = rank.room - self.offset
-        most = min(self.chunk, room) if room > 0 else self.chunk
+        room = self.remaining - self._fraction
+        most = min(self._chunk, room) if room > 0 else self._chunk
         extend = min(left, most)
         if extend < left and engine.align > 1:
             extend = extend // engine.align * engine.align or extend
-        extend = self._allocate(live, extend, left)
-        if not extend:
-            return
-        last = extend == left
-        self._charge(extend, min(live.osl, engine.clip) if last else 0)
-        self.flight.take(live, extend, last=last)
-        if last:
-            rank.chunked = None
-        else:
-            rank.unstashed = True
+        self._charge(extend, min(live.osl, engine.clip) if extend == left else 0)
+        self.entries.append(Entry(live, live.done, extend, extend == left))
 
     def add(self, live: Live) -> str | None:
-        """Admit a waiting request; returns what it has to wait for when it cannot be."""
-        rank = self.rank
-        cache, engine = rank.cache, rank.engine
-        claim, length = live.claim, live.length
+        """Take a waiting request in; returns what it has to wait for when it does not fit."""
+        if self._foresight is not None:
+            return self._add_foreseen(live, self._foresight)
+        engine, cache, claim = self._engine, self._cache, live.claim
+        length = live.length
         cached = cache.match(claim, length - 1)
         cache.lock(claim)
         extend = length - cached
-        page = engine.page_size
         new = min(live.osl - live.out, engine.clip)
-        refused = None
+        if extend + new + engine.page_size >= self.remaining:
+            return self._turn_away(live, "kv_tokens")
         last = True
-        if extend + new + page >= rank.room - self.offset:
-            refused = "kv_tokens"
-        else:
-            extend, last = self._cut(cached, extend)
-            if extend <= 0:
-                refused = "prefill"
-            elif not cache.take_slots((claim,)):
-                refused = "state_slots"
-            else:
-                live.done = live.held = cached
-                if self._allocate(live, extend, extend if last else extend + 1) < extend:
-                    refused = "kv_tokens"
-        if refused is not None:
-            cache.unlock(claim)
-            cache.unmatch(claim)
-            live.done = live.held = 0
-            return refused
-        self._charge(extend, new if last else 0)
-        if live.first < 0 and not live.out:
-            live.cached = cached
-        self.flight.take(live, extend, last=last)
-        if not last:
-            rank.chunked = live
-            rank.unstashed = True
-        return None
-
-    def _cut(self, start: int, extend: int) -> tuple[int, bool]:
-        """What of the prompt fits the pass, and whether that is all of it."""
-        engine = self.rank.engine
         page = engine.page_size
         paged = -(-extend // page) * page
         if engine.chunk is None:
-            return (0, True) if self.flight.requests and paged >= self.tokens else (extend, True)
-        if paged <= self.chunk:
-            return extend, True
-        cut = self.chunk // page * page
-        cut = cut // engine.align * engine.align
-        return (start + cut) // page * page - start, False
+            if self.entries and paged >= self._tokens:
+                return self._turn_away(live, "prefill")
+        elif paged > self._chunk:
+            last, new = False, 0
+            extend = self._chunk // page * page
+            extend = extend // engine.align * engine.align
+            extend = (cached + extend) // page * page - cached
+            if extend <= 0:
+                return self._turn_away(live, "prefill")
+        self._charge(extend, new)
+        self.entries.append(Entry(live, cached, extend, last))
+        return None
+
+    def _add_foreseen(self, live: Live, foresight: Foresight) -> str | None:
+        """Without a radix cache the engine foresees when requests of fixed length end (`add_one_req_ignore_eos`)."""
+        engine = self._engine
+        extend, page = live.length, engine.page_size
+        cache = self._cache
+        room = cache.tokens_free + cache.tokens_evictable
+        paged = -(-extend // page) * page + page
+        if paged > min(room - self._now, self.remaining) or not foresight.fits(live, room - self._now - paged):
+            return "kv_tokens"
+        last = extend <= self._chunk
+        if not last:
+            extend = self._chunk // engine.align * engine.align or self._chunk
+        cache.match(live.claim, live.length - 1)
+        cache.lock(live.claim)
+        self._charge(extend, min(live.osl, engine.clip) if last else 0)
+        self.entries.append(Entry(live, 0, extend, last))
+        return None
+
+    def _turn_away(self, live: Live, why: str) -> str:
+        self._cache.unlock(live.claim)
+        self._cache.unmatch(live.claim)
+        return why
 
     def _charge(self, extend: int, new: int) -> None:
-        engine = self.rank.engine
+        engine = self._engine
         paged = -(-extend // engine.page_size) * engine.page_size
         immediate = -(-paged // engine.page) * engine.page + engine.page
-        self.offset += immediate + new
-        self.now_offset += immediate
-        self.tokens -= paged
-        self.chunk -= paged
+        self._promised += immediate + new
+        self._now += immediate
+        self._tokens -= paged
+        self._chunk -= paged
 
-    def _allocate(self, live: Live, extend: int, left: int) -> int:
-        """Pages for `extend` more tokens of a request, fewer if there are not as many; returns the tokens they hold.
+    def commit(self, resumed: int) -> tuple[Flight, str | None]:
+        """Allocate for all that was taken in, of which the first `resumed` entries hold slots already.
 
-        With its last chunk a request gets what its first decode step keeps ahead.
+        The engine would stop with an error where an allocation fails, as its estimate should prevent; here requests
+        are left out, the last first, and the second value says for want of what. A prompt in progress gets what there
+        is.
         """
-        rank = self.rank
-        engine, page = rank.engine, rank.engine.page
-        end = live.done + extend
-        if extend == left and engine.reserve:
-            slowest = min(rate for rate, _ in engine.acceptance)
-            end += max(engine.reserve - slowest // TOKEN, 0)
-        need = -(-end // page) * page - live.held
-        if need > 0 and not rank.cache.allocate_tokens(need):
-            free = rank.room // page * page
-            fits = live.held + free - live.done
-            if fits <= 0 or rank.chunked is not live or not rank.cache.allocate_tokens(free):
-                return 0
-            live.held += free
-            return min(extend - 1, fits) if extend == left else min(extend, fits)
-        live.held += max(need, 0)
-        return extend
+        entries, cache = self.entries, self._cache
+        short = None
+        while len(entries) > resumed and not cache.take_slots([one.live.claim for one in entries[resumed:]]):
+            self._turn_away(entries.pop().live, "state_slots")
+            short = "state_slots"
+        while entries and not self._allocate():
+            short = "kv_tokens"
+            if len(entries) > resumed:
+                self._turn_away(entries.pop().live, short)
+            else:
+                self._shorten(entries[0])
+                if not entries[0].extend:
+                    entries.clear()
+        flight = Flight()
+        for one in entries:
+            one.live.done = one.start
+            flight.take(one.live, one.extend, last=one.last)
+        return flight, short
+
+    def _allocate(self) -> bool:
+        """Pages for all entries at once. With its last chunk a request gets what its first decode step keeps ahead."""
+        page, exact, evicted = self._engine.page, 0, 0
+        ends = []
+        for one in self.entries:
+            end = one.start + one.extend + (self._ahead if one.last else 0)
+            held = one.live.held or one.start
+            ends.append(max(held, -(-end // page) * page))
+            exact += ends[-1] - held
+            evicted += one.extend + page
+        if exact and not self._cache.allocate_tokens(exact, max(evicted - exact, 0)):
+            return False
+        for one, end in zip(self.entries, ends, strict=True):
+            one.live.held = end
+        return True
+
+    @property
+    def _ahead(self) -> int:
+        engine = self._engine
+        if not engine.reserve:
+            return 0
+        slowest = min(rate for rate, _ in engine.acceptance)
+        return max(engine.reserve - slowest // TOKEN, 0)
+
+    def _shorten(self, one: Entry) -> None:
+        page, cache = self._engine.page, self._cache
+        pages = (cache.tokens_free + cache.tokens_evictable) // page
+        fits = one.live.held + pages * page - one.start
+        one.extend = max(min(fits, one.extend - 1), 0)
+        one.last = False

@@ -66,6 +66,7 @@ class Memory:
         self._leave(lane, live)
         lane.rank.settle(now)
         lane.rank.queue.append(live)
+        lane.rank.wait_for("kv_tokens", now)
         self._tally.retract(live, now)
 
     def _leave(self, lane: Lane, live: Live) -> None:

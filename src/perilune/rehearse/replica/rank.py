@@ -87,52 +87,79 @@ class Rank:
         seats = min(engine.micro_batch - running, engine.requests - self.rows)
         if self.chunked is None and seats <= 0:
             batch.full = True
-            self._wait_for(engine.limit_cause, now)
+            self.wait_for(engine.limit_cause, now)
             return None
-        pass_ = Pass(self, batch, landing, running)
-        if self.chunked is not None:
-            pass_.resume(self.chunked)
-            seats = min(engine.micro_batch - running - pass_.flight.requests, engine.requests - self.rows)
-        if queue:
-            self._sort()
-            self._fill(pass_, seats, running, batch, now)
-        flight = pass_.flight
-        return flight if flight.requests else None
+        pass_ = Pass(engine, self.cache, self.ratio, batch, landing, running)
+        resumed = self._resume(pass_)
+        if resumed:
+            seats = min(engine.micro_batch - running - 1, engine.requests - self.rows)
+        cause = self._fill(pass_, seats + resumed, running, batch) if queue else None
+        flight, short = pass_.commit(resumed)
+        self._let_in(max(len(pass_.entries) - resumed, 0), now)
+        if short is not None:
+            batch.full = flight.requests > 0 or running > 0
+            cause = short
+        if cause is not None:
+            self.wait_for(cause, now)
+        return self._sent(flight)
 
-    def _fill(self, pass_: Pass, seats: int, running: int, batch: Batch, now: int) -> None:
-        """Admit from the head of the queue until something is spent, and say what the rest waits for."""
-        queue, engine = self.queue, self.engine
+    def _resume(self, pass_: Pass) -> int:
+        """The prompt in progress goes first, once its newest chunk is in the tree; how many there are."""
+        live = self.chunked
+        if live is None:
+            return 0
+        if self.unstashed:
+            self.cache.checkpoint(live.claim, live.start, live.done)
+            self.unstashed = False
+        pass_.resume(live)
+        return 1
+
+    def _fill(self, pass_: Pass, seats: int, running: int, batch: Batch) -> str:
+        """Take requests from the head of the queue until something is spent; returns what the rest waits for."""
+        engine = self.engine
         most = engine.prefill_max_requests
-        taken = 0
-        cause = "prefill"
-        while queue:
+        self._sort()
+        for live in self.queue:
             if pass_.spent:
                 break
+            taken = len(pass_.entries)
             if taken >= seats:
                 batch.full = True
-                cause = engine.limit_cause
+                return engine.limit_cause
+            if most is not None and taken >= most:
                 break
-            if most is not None and pass_.flight.requests >= most:
-                break
-            refused = pass_.add(queue[0])
+            refused = pass_.add(live)
             if refused == "prefill":
                 break
             if refused is not None:
-                batch.full = pass_.flight.requests > 0 or running > 0
-                cause = refused
-                break
-            self.settle(now)
-            live = queue.popleft()
-            taken += 1
-            self.rows += 1
-            self.tally.admitted(live, now)
+                batch.full = len(pass_.entries) > 0 or running > 0
+                return refused
             if pass_.remaining <= 0:
                 batch.full = True
-                cause = "kv_tokens"
-                break
-        self._wait_for(cause, now)
+                return "kv_tokens"
+        return "prefill"
 
-    def _wait_for(self, cause: str, now: int) -> None:
+    def _let_in(self, requests: int, now: int) -> None:
+        """So many at the head of the queue are in the pass."""
+        if requests:
+            self.settle(now)
+            self.rows += requests
+            for _ in range(requests):
+                live = self.queue.popleft()
+                if live.first < 0 and not live.out:
+                    live.cached = live.start
+                self.tally.admitted(live, now)
+
+    def _sent(self, flight: Flight) -> Flight | None:
+        """The pass is made; a prompt that it leaves unfinished goes first in the next."""
+        if not flight.requests:
+            return None
+        self.chunked = flight.cut
+        self.unstashed = flight.cut is not None
+        return flight
+
+    def wait_for(self, cause: str, now: int) -> None:
+        """From now on the queue waits for this."""
         if cause != self.cause:
             self.settle(now)
             self.cause = cause
