@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perilune.plan.resolve import DEFAULT_DRAFT
 from perilune.plan.rules.edits import remove, write
 from perilune.plan.rules.families import SPECULATION
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
@@ -67,8 +68,11 @@ def unified_speculation(s: Subject) -> Iterator[Says]:
     if s["speculative_algorithm"] != "DSPARK":
         yield Says(
             "The unified Ascend recipes are published with DSPARK only.",
-            "Write --speculative-algorithm DSPARK --speculative-draft-model-path RadixArk/Kimi-K3-DSpark.",
-            ("--speculative-algorithm",),
+            flags=("--speculative-algorithm",),
+            edits=(
+                write("--speculative-algorithm", "DSPARK"),
+                write("--speculative-draft-model-path", DEFAULT_DRAFT),
+            ),
         )
 
 

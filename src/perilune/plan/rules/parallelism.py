@@ -20,10 +20,14 @@ def node_gpus(s: Subject) -> Iterator[Says]:
     if ranks <= nodes * each or s.server.has("--use-ray"):
         return
     need = -(-ranks // each)
+    meets = s.wrote("--dist-init-addr") and ranks % need == 0
     yield Says(
         f"{ranks} ranks on {nodes} node{'s' * (nodes > 1)} of {each} {s.platform.label} GPUs.",
-        f"Start it on {need} nodes with --nnodes {need}, --node-rank and --dist-init-addr, or lower --tp-size.",
+        ""
+        if meets
+        else f"Start it on {need} nodes with --nnodes {need}, --node-rank and --dist-init-addr, or lower --tp-size.",
         ("--tp-size", "--nnodes"),
+        (write("--nnodes", need),) if meets else (),
     )
 
 
@@ -60,11 +64,14 @@ def attention_tp1(s: Subject) -> Iterator[Says]:
     """Attention DP equal to the TP size: every rank holds the whole MLA KV and whole states."""
     if not s.accepted or not s.is_k3 or s["attn_dp_size"] < 2 or s["attn_dp_size"] != s["tp_size"]:
         return
+    smaller = (write("--attn-dp-size", s["attn_dp_size"] // 2),)
+    edits = smaller if s.again(smaller).resolved.accepted else ()
     yield Says(
         f"With attention DP {s['attn_dp_size']} every GPU keeps whole states and the whole MLA KV of its requests; "
         "the page uses this shape on 288 GB GPUs with the radix cache off only.",
-        "Write a smaller --attn-dp-size.",
+        "" if edits else "Write a smaller --attn-dp-size.",
         ("--attn-dp-size",),
+        edits,
     )
 
 
@@ -74,10 +81,13 @@ def deep_pipeline(s: Subject) -> Iterator[Says]:
     if not s.accepted or not s.is_k3 or s.role != "prefill" or s["pp_size"] < 4:
         return
     if s["tp_size"] > 1:
+        flat = (write("--tp-size", 1), write("--pp-size", s["pp_size"] * s["tp_size"]))
+        edits = flat if s.again(flat).boots else ()
         yield Says(
             f"TP {s['tp_size']} in a pipeline of {s['pp_size']} stages keeps the MLA KV {s['tp_size']} times.",
-            f"Write --tp-size 1 --pp-size {s['pp_size'] * s['tp_size']}: one stage a GPU.",
+            "" if edits else "Use more pipeline stages and a smaller --tp-size.",
             ("--tp-size", "--pp-size"),
+            edits,
         )
     elif s.workload.concurrency is not None and s.workload.concurrency < 8:
         yield Says(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perilune.plan.resolve import DEFAULT_DRAFT
 from perilune.plan.resolve.state import Resolved
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.families import ATTENTION, SPECULATION
@@ -47,6 +48,15 @@ def _limit(s: Subject) -> tuple[Edit, ...]:
     return ()
 
 
+def _dspark_instead(s: Subject) -> tuple[Edit, ...]:
+    sizes = ("--speculative-dflash-block-size", "--speculative-num-draft-tokens")
+    return (
+        write("--speculative-algorithm", "DSPARK"),
+        write("--speculative-draft-model-path", DEFAULT_DRAFT),
+        *remove(*(flag for flag in sizes if s.wrote(flag))),
+    )
+
+
 @rule("spec-dflash-hooks", "error", f"Kimi-K3 model code of {COMPARED}", until="0.5.21")
 def dflash_hooks(s: Subject) -> Iterator[Says]:
     """The Kimi-K3 model gives DFLASH the layers it reads from 0.5.21 on only."""
@@ -54,11 +64,7 @@ def dflash_hooks(s: Subject) -> Iterator[Says]:
         yield Says(
             f"SGLang {s.engine} has no DFLASH hooks in the Kimi-K3 model; it knows DSPARK or none.",
             flags=("--speculative-algorithm",),
-            edits=(
-                write("--speculative-algorithm", "DSPARK"),
-                write("--speculative-draft-model-path", "RadixArk/Kimi-K3-DSpark"),
-                *remove("--speculative-dflash-block-size", "--speculative-num-draft-tokens"),
-            ),
+            edits=_dspark_instead(s),
         )
 
 
@@ -79,8 +85,8 @@ def dflash_platform(s: Subject) -> Iterator[Says]:
     if s.accepted and s.is_k3 and s["speculative_algorithm"] == "DFLASH" and s.platform.family != "blackwell":
         yield Says(
             f"DFLASH was validated on Blackwell, not on {s.platform.label}.",
-            "Use DSPARK.",
-            ("--speculative-algorithm",),
+            flags=("--speculative-algorithm",),
+            edits=_dspark_instead(s),
         )
 
 
@@ -158,10 +164,14 @@ def changes_attention(s: Subject) -> Iterator[Says]:
     fields = ("attention_backend", "page_size")
     changed = [f"{field} {plain[field]} -> {s[field]}" for field in fields if plain[field] != s[field]]
     if plain.accepted and changed:
+        kept = tuple(write(f"--{field.replace('_', '-')}", plain[field]) for field in fields)
+        after = s.again(kept).resolved
+        edits = kept if after.accepted and all(after[field] == plain[field] for field in fields) else ()
         yield Says(
             f"Adding {s['speculative_algorithm']} changes {' and '.join(changed)}.",
-            "Write --attention-backend and --page-size to keep your own choice.",
+            "" if edits else "Reckon with the new ones: speculation does not run on those from before.",
             ("--speculative-algorithm",),
+            edits,
         )
 
 
