@@ -85,6 +85,7 @@ class Replica:
         self._steps = 0  # decode steps of the stretch under way, 1 of a prefill
         self._rows = 0  # requests that hold a place during it
         self._used = 0  # KV tokens that they hold at its start
+        self._slots = 0  # and state slots
 
     # What comes from outside
 
@@ -251,12 +252,13 @@ class Replica:
             prefills = self._plan(now)
             self._planned = True
         self._steps = 1 if prefills else self._stretch()
-        rows = used = 0
+        rows = used = slots = 0
         for rank in self.ranks:
             cache = rank.cache
             rows += rank.rows
             used += cache.tokens - cache.tokens_free - cache.tokens_evictable
-        self._rows, self._used = rows, used
+            slots += cache.slots - cache.slots_free - cache.slots_evictable
+        self._rows, self._used, self._slots = rows, used, slots
         self._schedule()
 
     def _plan(self, now: int) -> bool:
@@ -339,19 +341,18 @@ class Replica:
         self._ended(live, now)
 
     def _tell(self, now: int, prompt: int, output: int) -> None:
-        queued = slots = 0
+        queued = 0
         for rank in self.ranks:
             rank.settle(now)
             queued += rank.queue_area
             rank.queue_area = 0
-            slots += rank.cache.slots - rank.cache.slots_free - rank.cache.slots_evictable
         self.chronicle.step(
             self._start,
             now,
             requests=self._rows,
             queued=queued,
             used=self._used + output // 2,
-            slots=slots,
+            slots=self._slots,
             prompt=prompt,
             output=output,
         )
