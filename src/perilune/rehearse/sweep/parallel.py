@@ -28,7 +28,7 @@ def default_jobs() -> int:
 def each_done(work: Callable[[T], R], tasks: Sequence[T], jobs: int) -> Iterator[tuple[int, R]]:
     """The index and the result of each task as it finishes; with one job in this very process.
 
-    An exception of a task, or Ctrl-C, ends the other processes.
+    An exception of a task, or Ctrl-C, ends the other processes. To be called from the main thread, for its signals.
     """
     if jobs <= 1 or len(tasks) <= 1:
         for index, task in enumerate(tasks):
@@ -54,6 +54,7 @@ def each_done(work: Callable[[T], R], tasks: Sequence[T], jobs: int) -> Iterator
 
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a process that ends must not end this one
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
     try:
         yield pool
@@ -63,6 +64,7 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        signal.signal(signal.SIGPIPE, before)
 
 
 @contextmanager
