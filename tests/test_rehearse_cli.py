@@ -172,6 +172,14 @@ def test_images_cost_time_and_tokens(perilune, plan_file: Path) -> None:
     assert seen["traffic"]["image_size"] == [1920, 1080]
 
 
+def test_encoders_of_their_own_take_images_off_the_servers(perilune, plan_file: Path) -> None:
+    command = f"rehearse {plan_file} --concurrency 8 --requests 40 --images 4 --image-size 1920x1080 --json"
+    own, apart = (perilune(f"{command} {extra}").document for extra in ("", "--encoders 4"))
+    assert apart["gpus"] == own["gpus"] + 4
+    assert apart["waits_s"]["encoder"] > 0
+    assert apart["e2e_s"]["p50"] < own["e2e_s"]["p50"]
+
+
 @pytest.mark.parametrize(
     ("extra", "length", "assumed"),
     [
@@ -264,6 +272,7 @@ UNUSABLE = {
     "acceptance is no number": (f"{B300} --concurrency 4 {SHORT} --env SGLANG_SIMULATE_ACC_LEN=x", "ACC_LEN"),
     "absent folder": (f"{PLAIN} --concurrency 4 {SHORT} --html /nowhere/r.html", "/nowhere"),
     "one path twice": (f"{PLAIN} --concurrency 4 {SHORT} --html /tmp/x --records /tmp/x", "same path"),
+    "encoders of nothing": (f"{PLAIN} --concurrency 4 {SHORT} --encoders 2", "--images"),
     "no such policy": (f"{PLAIN} --concurrency 4 {SHORT} --router nearest", "round_robin"),
     "no outage": (f"{PLAIN} --concurrency 4 {SHORT} --fail unified-0", "REPLICA@"),
     "no such server": (f"{PLAIN} --concurrency 4 {SHORT} --fail decode-0@1+1", "unified-0"),

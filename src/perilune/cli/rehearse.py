@@ -94,6 +94,7 @@ def _rehearsed(
     replicas: int | None,
     prefill_replicas: int | None,
     decode_replicas: int | None,
+    encoders: int | None,
     slo_ttft_ms: float | None,
     slo_tpot_ms: float | None,
     html: Path | None,
@@ -119,6 +120,7 @@ def _rehearsed(
     settings = Settings(
         replicas=_replicas(planned, replicas, prefill_replicas, decode_replicas),
         router=_router(router),
+        encoders=encoders or 0,
         outages=tuple(parse_outage(text) for text in fails),
         profiles=_profiles(planned, profile),
         acceptance_length=acceptance_length,

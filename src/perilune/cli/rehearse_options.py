@@ -73,6 +73,7 @@ def fleet_options(function: F) -> F:
             ("--replicas", REPLICAS, "N", "Servers of a plan with one pool."),
             ("--prefill-replicas", REPLICAS, "N", "Servers of the prefill pool."),
             ("--decode-replicas", REPLICAS, "N", "Servers of the decode pool."),
+            ("--encoders", REPLICAS, "N", "Servers of one GPU that only encode images (EPD)."),
             ("--router", str, "POLICY", "cache_aware, round_robin, random or power_of_two."),
             ("--acceptance-length", POSITIVE, "A", "Tokens that a speculative step yields on average."),
             ("--profile", FILE, "FILE", "Step times from `perilune calibrate`."),

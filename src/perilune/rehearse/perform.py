@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import cast
 
 from perilune.errors import UnusableInput
+from perilune.facts.timing import latencies, machines
 from perilune.plan.deployment import Deployment, Role
 from perilune.plan.planned import Plan, PlannedPool
 from perilune.rehearse.acceptance import Acceptance, acceptance_for
 from perilune.rehearse.engine import acceptance_of, engine_of
 from perilune.rehearse.fleet.decode import DecodeSettings
+from perilune.rehearse.fleet.encoders import EncoderSettings
 from perilune.rehearse.fleet.outages import Outage
 from perilune.rehearse.fleet.pd import PdFleet
 from perilune.rehearse.fleet.policies import DEFAULT_POLICY, POLICIES, PolicyName
@@ -27,6 +29,7 @@ from perilune.rehearse.radix.planned import cache_settings
 from perilune.rehearse.report.rehearsal import Rehearsal, facts_of
 from perilune.rehearse.simulate import Fleet, simulate
 from perilune.rehearse.tally import Targets
+from perilune.rehearse.ticks import ticks
 from perilune.rehearse.timing import Efficient, ServerCosts, costs_of
 
 
@@ -40,6 +43,7 @@ class Settings:
     targets: Targets | None = None
     profiles: Mapping[str, Efficient] = field(default_factory=dict)  # of `perilune calibrate`, by platform
     outages: tuple[Outage, ...] = ()
+    encoders: int = 0  # servers of one GPU each that only encode images
     records: bool = False  # keep every request
     spans: bool = False  # keep every stretch of every server
 
@@ -57,17 +61,23 @@ def perform(
     Raises UnusableInput for a plan that serves nobody, and for a trace that cannot be read.
     """
     _check_roles(plan, settings)
+    if settings.encoders and not load.may_have_images:
+        raise UnusableInput("No request has an image.", where="--encoders", fix="Give --images, or leave it out.")
     accepted = {item.pool.role: acceptance_for(item, settings.acceptance_length) for item in plan.pools}
     counts = {item.pool.role: settings.replicas.get(item.pool.role, item.pool.replicas) for item in plan.pools}
     costs = {item.pool.role: costs_of(item.ledger, settings.profiles.get(item.pool.platform)) for item in plan.pools}
+    tower = load.may_have_images and not settings.encoders
     servers = {
-        item.pool.role: [_server(item, costs[item.pool.role], accepted[item.pool.role], load)] * counts[item.pool.role]
+        item.pool.role: [_server(item, costs[item.pool.role], accepted[item.pool.role], images=tower)]
+        * counts[item.pool.role]
         for item in plan.pools
     }
+    first = next(item for item in plan.pools if item.pool.role != "decode")  # it meets the images
+    encoders = _encoders(first, costs[first.pool.role], settings.encoders) if settings.encoders else None
     router = settings.router or ", ".join(dict.fromkeys(_planned_policies(plan.deployment)))
     found = simulate(
         load.traffic(),
-        _fleet(plan, servers, settings),
+        _fleet(plan, servers, settings, encoders),
         seed=load.seed,
         records=settings.records,
         spans=settings.spans,
@@ -79,7 +89,7 @@ def perform(
         model=plan.deployment.model,
         pools=tuple(facts_of(item, counts[item.pool.role]) for item in plan.pools),
         load=load,
-        outcome=found,
+        outcome=replace(found, gpus=found.gpus + settings.encoders),
         router=router if sum(counts.values()) > 1 else None,
         acceptance=accepted.get("unified") or accepted.get("decode"),
         slo=settings.targets,
@@ -99,7 +109,7 @@ def _check_roles(plan: Plan, settings: Settings) -> None:
             raise UnusableInput(f"This plan has no {role} pool.", where="replicas", fix=f"It has: {' '.join(roles)}.")
 
 
-def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, load: OfferedLoad) -> Server:
+def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, *, images: bool) -> Server:
     """One server of a pool. With a store, all servers that are made from it share that."""
     host, cache = host_settings(item), cache_settings(item)
     new_cache: Callable[[], RadixCache] = partial(RadixCache, **cache)
@@ -109,17 +119,33 @@ def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, 
     return Server(
         engine=engine_of(item, new_cache, acceptance=None if accepted is None else acceptance_of(accepted.length)),
         costs=costs,
-        images=image_settings(item) if load.may_have_images else None,
+        images=image_settings(item) if images else None,
         host=host,
     )
 
 
-def _fleet(plan: Plan, servers: Mapping[Role, Sequence[Server]], settings: Settings) -> Fleet:
+def _encoders(item: PlannedPool, costs: ServerCosts, count: int) -> EncoderSettings:
+    """Encoders like the tower of this pool, which send their embeddings (BF16) over the network to it."""
+    images, known = image_settings(item), latencies()
+    speed = machines()[item.pool.platform].nic.value * known.link_share.value
+    start_s = known.transfer_start_us.value * 1e-6
+    row = item.resolved.model.hidden_size * 2
+    return EncoderSettings(
+        servers=count,
+        encode=lambda tokens, graph: costs.encode(tokens, graph=graph),
+        send=lambda tokens: ticks(start_s + tokens * row / speed),
+        graphs=None if images is None else images.graphs,
+    )
+
+
+def _fleet(
+    plan: Plan, servers: Mapping[Role, Sequence[Server]], settings: Settings, encoders: EncoderSettings | None
+) -> Fleet:
     prefill_policy, decode_policy = _planned_policies(plan.deployment)
     if settings.router is not None:
         prefill_policy = decode_policy = settings.router
     if "unified" in servers:
-        return RoutedFleet(servers["unified"], router=decode_policy, outages=settings.outages)
+        return RoutedFleet(servers["unified"], router=decode_policy, outages=settings.outages, encoders=encoders)
     values = next(item.resolved.values for item in plan.pools if item.pool.role == "decode")
     decode = DecodeSettings(
         extra_slots=values["disaggregation_decode_extra_slots"] or 0,
@@ -132,13 +158,17 @@ def _fleet(plan: Plan, servers: Mapping[Role, Sequence[Server]], settings: Setti
         decode_policy=decode_policy,
         allocation=values["disaggregation_decode_allocation_policy"],
         outages=settings.outages,
+        encoders=encoders,
     )
 
 
 def _told(settings: Settings) -> dict[str, str]:
     """What a report says of the settings."""
     outages = [f"{one.replica} at {one.at_s:g} s for {one.down_s:g} s" for one in settings.outages]
-    return {"failures": ", ".join(outages)} if outages else {}
+    told = {"failures": ", ".join(outages)} if outages else {}
+    if settings.encoders:
+        told["encoders"] = f"{settings.encoders:,}, one GPU each, counted in the figures per GPU"
+    return told
 
 
 def _planned_policies(deployment: Deployment) -> tuple[PolicyName, PolicyName]:
