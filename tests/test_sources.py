@@ -331,6 +331,23 @@ def test_the_image(content: str, name: str, image: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "name", "line"),
+    [
+        ("ARG TAG=v1\nFROM img:$TAG\nCMD sglang serve\n", "Dockerfile", 2),
+        ("FROM img:3 AS a\nCMD sglang serve\nFROM a\n", "Dockerfile", 1),
+        (POD + "    command: [sglang, serve]\n", "a.yaml", 7),
+        ("services:\n  s:\n    command: sglang serve\n    image: i\n", "compose.yaml", 4),
+        ("docker run \\\n  -e A=1 \\\n  img:1 \\\n  sglang serve\n", "a.sh", 3),
+        ("sglang serve\n", "a.sh", None),
+    ],
+)
+def test_where_the_image_is_named(content: str, name: str, line: int | None) -> None:
+    (found,) = read(content, name).servers
+    place = found.place_of("image")
+    assert (None if place is None else Text(name, content).line(place)) == line
+
+
+@pytest.mark.parametrize(
     ("content", "name", "gpus", "nodes"),
     [
         (POD + "    resources: {limits: {nvidia.com/gpu: 4}}\n    command: [sglang, serve]\n", "a.yaml", 4, None),

@@ -22,6 +22,16 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n"
     for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
+POD_BOMB = (
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - env:\n    - {name: A0, value: xxxxxxxxxx}\n"
+    + "".join(f"    - {{name: A{i}, value: {f'$(A{i - 1})' * 8}}}\n" for i in range(1, 30))
+    + "    command: [sglang, serve, $(A29)]\n"
+)
+BUILD_BOMB = (
+    "FROM a\nARG A0=xxxxxxxxxx\n"
+    + "".join(f"ARG A{i}=$A{i - 1}$A{i - 1}\n" for i in range(1, 60))
+    + "ENV A=$A59\nCMD sglang serve $A\n"
+)
 KEPT = "apiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sglang, serve, --tp, '8']}]}\n"
 REFUSED = (
     ("ten megabytes of YAML", "a.yaml", b"a: 1\n" * 2_000_000, "4,194,304 bytes"),
@@ -44,6 +54,14 @@ REFUSED = (
     ("a long chain", "a.sh", b"a && " * 50_000 + b"a", "20,000 commands"),
     ("a long pipe", "a.sh", b"a | " * 60_000 + b"a", "20,000 commands"),
     ("many nots", "a.sh", b"! " * 120_000 + b"a", "8,192 words"),
+    ("a pod's variables within variables", "a.yaml", POD_BOMB.encode(), "line 11: Its variables grow to more than"),
+    ("a build's variables within variables", "Dockerfile", BUILD_BOMB.encode(), "grow to more than 256 KiB"),
+    ("a branch a line", "a.sh", b"".join(b'if [ "$A%d" = x ]; then X%d=1; fi\n' % (i, i) for i in range(5000)),
+     "branches more often"),
+    ("dashes of other scripts", "a.sh", b"sglang serve " + "\u2013tp 8 ".encode() * 20_000, "8,192 words"),
+    ("blanks of other scripts", "a.yaml", b"a:\n" + "\u00a0- b\n".encode() * 200_000, "line 3"),
+    ("joined lines", "a.sh", b"sglang serve " + b"--tp 8 \\\n" * 20_000, "8,192 words"),
+    ("a long instruction", "Dockerfile", b"FROM a\nCMD sglang serve \\\n" + b"--tp 8 \\\n" * 50_000, "256 KiB"),
     ("a template", "a.yaml", b"a: {{ .Values.x }}\nb: {{- if x }}\n", "helm template"),
     ("tabs", "a.yaml", b"a:\n\t- b\n", "line 2"),
     ("no form at all", "a.yaml", b"- 1\n- 2\n", "none of the YAML forms"),
@@ -84,13 +102,15 @@ def test_unusual_files_are_read(raw: bytes, tmp_path: Path) -> None:
     assert [one.server.argv for one in read_file(path).servers] == [("--tp", "8")]
 
 
-@pytest.mark.parametrize("kind", ["folder", "nothing", "pipe", "device"])
+@pytest.mark.parametrize("kind", ["folder", "nothing", "pipe", "device", "link to itself", "link to nothing"])
 def test_what_is_no_file(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.sh"
     if kind == "folder":
         path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind.startswith("link"):
+        path.symlink_to(path if kind.endswith("itself") else tmp_path / "b.sh")
     elif kind == "device":
         path = Path("/dev/zero")
     with pytest.raises(UnusableInput, match=str(path)):
@@ -117,8 +137,16 @@ def test_many_combinations_of_branches_are_capped() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["f() { f; }\nf\nsglang serve", "f() { g; g; }\ng() { f; f; }\nf", 'A=1\nA="$A$A"\n' * 40 + "sglang serve --x $A"],
-    ids=["recursion", "mutual recursion", "doubling"],
+    [
+        "".join(f"sglang serve --tp 8 --port {i} &\n" for i in range(500)),
+        "cat <<A <<B <<C\n" * 2_000 + "sglang serve",
+        "case $1 in\n" + "".join(f"p{i}) sglang serve --port {i};;\n" for i in range(500)) + "esac",
+        "\\" * 100_000,
+        "f() { f; }\nf\nsglang serve",
+        "f() { g; g; }\ng() { f; f; }\nf",
+        'A=1\nA="$A$A"\n' * 40 + "sglang serve --x $A",
+    ],
+    ids=["side by side", "open documents", "many arms", "backslashes", "recursion", "mutual recursion", "doubling"],
 )
 def test_runaway_scripts_end(content: str) -> None:
     start = time.process_time()

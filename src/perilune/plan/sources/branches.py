@@ -86,7 +86,8 @@ def merged(scopes: Sequence[Scope]) -> list[Scope]:
     found: dict[object, Scope] = {}
     for scope in going:
         key = (
-            frozenset(scope.variables.items()), frozenset(scope.exported), scope.arguments, scope.ended,
+            frozenset((name, id(value)) for name, value in scope.variables.items()),
+            frozenset(scope.exported), scope.arguments, scope.ended,
             frozenset((name, body.id) for name, body in scope.functions.items()),
         )  # fmt: skip
         known = found.get(key)

@@ -29,14 +29,15 @@ def applied(text: Text, changes: Iterable[Change]) -> Text:
 
     A line on which a removal leaves nothing is removed with it.
     """
-    source, last = text.text, len(text.text) + 1
+    source, at = text.text, 0
+    pieces: list[str] = []
     ordered = sorted(dict.fromkeys(changes), key=lambda c: (c.start, c.end))
-    for change in reversed(_whole_lines(source, ordered)):
-        if change.end > last:
+    for change in _whole_lines(source, ordered):
+        if change.start < at:
             raise Unplaceable
-        source = source[: change.start] + change.new + source[change.end :]
-        last = change.start
-    return replace(text, text=source)
+        pieces += (source[at : change.start], change.new)
+        at = change.end
+    return replace(text, text="".join((*pieces, source[at:])))
 
 
 def _whole_lines(source: str, changes: Sequence[Change]) -> list[Change]:
@@ -47,12 +48,11 @@ def _whole_lines(source: str, changes: Sequence[Change]) -> list[Change]:
     found: list[Change] = []
     for start, here in by_line.items():
         end = next_line(source, here[-1].end)
-        rest, at = "", start
+        kept, at = list[str](), start
         for change in here:
-            rest += source[at : change.start] + change.new
+            kept += (source[at : change.start], change.new)
             at = max(at, change.end)
-        rest += source[at:end]
-        was = source[start:end]
+        rest, was = "".join((*kept, source[at:end])), source[start:end]
         gone = _NOTHING.fullmatch(rest) and not _NOTHING.fullmatch(was) and line_start(source, here[-1].end) == start
         found += [Change(start, end, "")] if gone else here
     return found

@@ -20,7 +20,9 @@ from perilune.plan.sources.words import Scope, words_of
 def read(text: Text, root: Node, outer: Surroundings) -> None:
     """Add the server of every service."""
     for key, service in pairs(get(root, "services")):
-        around = outer.of("compose service", str(key.value), scalar(get(service, "image")))
+        image = get(service, "image")
+        place = start_of(image) if image is not None else None
+        around = outer.of("compose service", str(key.value), scalar(image), place)
         around.env, around.env_tail = _environment(text, get(service, "environment"))
         around.way = _profiles(service)
         around.host = "the host" if scalar(get(service, "network_mode")) == "host" else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.found import Note, Reading, Word
@@ -18,6 +19,9 @@ from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.words import Piece, Scope, words_of
 
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _EXEC = re.compile(r"\[.*\]\s*", re.DOTALL)
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)")
@@ -28,6 +32,7 @@ class Stage:
     """A stage as it is built: its image, the variables that stay in it, those of the build, and what it starts."""
 
     image: str | None = None
+    image_at: int | None = None
     env: dict[str, Word] = field(default_factory=dict)
     args: dict[str, Word] = field(default_factory=dict)
     start: dict[str, Instruction] = field(default_factory=dict)
@@ -60,7 +65,7 @@ def read_dockerfile(text: Text, beside: Beside | None = None) -> Reading:
         for document in one.documents:
             if LAUNCHER.search(document.src):
                 read_script(document, around.of("script in a Dockerfile", ""))
-    around.env, around.image = stage.env, stage.image
+    around.env, around.image, around.image_at = stage.env, stage.image, stage.image_at
     _start(text, stage, around)
     platform = platform_in(around.image or "")
     reading = around.reading("Dockerfile", platform)
@@ -68,26 +73,22 @@ def read_dockerfile(text: Text, beside: Beside | None = None) -> Reading:
 
 
 def _from(one: Instruction, outside: Stage, stages: dict[str, Stage]) -> Stage:
-    words = [word.text for word in _words(one, outside.scope()) if not word.text.startswith("--")]
-    image = words[0] if words else None
-    below = stages.get((image or "").lower())
-    stage = Stage(image) if below is None else Stage(below.image, dict(below.env), start=dict(below.start))
-    if len(words) > 2 and words[1].upper() == "AS":
-        stages[words[2].lower()] = stage
+    words = [word for word in _words(one, outside.scope()) if not word.text.startswith("--")]
+    stage = Stage(words[0].text, words[0].at) if words else Stage()
+    below = stages.get((stage.image or "").lower())
+    if below is not None:
+        stage = Stage(below.image, below.image_at, dict(below.env), start=dict(below.start))
+    if len(words) > 2 and words[1].text.upper() == "AS":
+        stages[words[2].text.lower()] = stage
     return stage
 
 
 def _declare(one: Instruction, stage: Stage, outside: Stage) -> None:
     """ARG: a default, or the one from in front of the first FROM; without either nothing is known."""
+    stage.args |= _assigned(one.script, stage.scope())
     for word in _words(one, stage.scope()):
-        name, equals, value = word.text.partition("=")
-        if equals:
-            places = word.places[len(name) + 1 :]
-            whole = bool(places) and places == tuple(range(places[0], places[0] + len(places)))
-            start, end = (places[0], places[-1] + 1) if whole else (None, 0)
-            stage.args[name] = Word(value, places[0] if places else word.at, start, end, places=places)
-        elif name in outside.args:
-            stage.args[name] = outside.args[name]
+        if "=" not in word.text and word.text in outside.args:
+            stage.args[word.text] = outside.args[word.text]
 
 
 def _start(text: Text, stage: Stage, around: Surroundings) -> None:
@@ -161,15 +162,20 @@ def _variables(one: Instruction, scope: Scope) -> dict[str, Word]:
         whole = " ".join(word.text for word in words)
         single = words[0] if len(words) == 1 else Word(whole, script.offset(0))
         return {name: replace(single, style="shell")}
+    return _assigned(one.script, scope)
+
+
+def _assigned(script: Script, scope: Scope) -> dict[str, Word]:
+    """What the NAME=VALUE words of an instruction set."""
     found: dict[str, Word] = {}
-    stack = list(one.script.parse().named_children)
+    stack = list(script.parse().named_children)
     for node in stack:
         if node.type in ("variable_assignments", "command"):
             stack.extend(node.named_children)
         if node.type == "variable_assignment" and (target := node.child_by_field_name("name")):
             value = node.child_by_field_name("value")
-            words = words_of(one.script, [value], scope) if value else []
-            found[one.script.of(target)] = words[0] if words else Word("")
+            words = words_of(script, [value], scope) if value else []
+            found[script.of(target)] = words[0] if words else Word("")
     return found
 
 
@@ -178,7 +184,7 @@ def _words(one: Instruction, scope: Scope) -> list[Word]:
     return words_of(one.script, _arguments(one.script), scope)
 
 
-def _arguments(script: Script) -> list:  # type: ignore[type-arg]
+def _arguments(script: Script) -> list[Node]:
     found = []
     stack = list(script.parse().named_children)
     while stack:

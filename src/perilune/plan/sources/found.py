@@ -47,7 +47,8 @@ class Found:
     `kind` is the form of its document and `name` what the document calls it; `line` is where its command
     starts. `words` are those of `server.argv`, in order, `head` the word before them, and `env` the values of
     its variables. `opening` is where a variable could be put in front of a shell command, `env_tail` the last
-    entry of a list of variables. `expands` says that a shell reads the command first.
+    entry of a list of variables. `image_at` is where the image is named. `expands` says that a shell reads the
+    command first.
 
     `way` is what the branches that lead here take for granted, so that servers of ways that exclude each other are
     never taken to run together; `unlikely` marks one that stands behind a test or an end that the script itself
@@ -67,6 +68,7 @@ class Found:
     opening: int | None = None
     env_tail: Word | None = None
     image: str | None = None
+    image_at: int | None = None
     expands: bool = False
     way: Way = field(default_factory=dict)
     unlikely: bool = False
@@ -87,6 +89,8 @@ class Found:
         for flag in reversed(self.server.flags):
             if wanted in (flag.name, flag.spelled):
                 return self.words[flag.position].at if flag.position < len(self.words) else None
+        if name == "image":
+            return self.image_at
         word = self.env.get(name)
         return word.at if word else None
 

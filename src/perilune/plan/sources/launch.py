@@ -45,6 +45,7 @@ class Surroundings:
     kind: str
     name: str = ""
     image: str | None = None
+    image_at: int | None = None
     env: Mapping[str, Word] = field(default_factory=dict)
     env_tail: Word | None = None
     given: Mapping[str, Word] = field(default_factory=dict)
@@ -65,9 +66,9 @@ class Surroundings:
         routers = tuple(dict.fromkeys(self.routers))
         return Reading(kind, tuple(self.found), tuple(self.notes), platform, routers, self.text)
 
-    def of(self, kind: str, name: str, image: str | None = None) -> Surroundings:
+    def of(self, kind: str, name: str, image: str | None = None, image_at: int | None = None) -> Surroundings:
         """The same document with another part of it around the commands."""
-        return replace(self, kind=kind, name=name, image=image, env={}, env_tail=None)
+        return replace(self, kind=kind, name=name, image=image, image_at=image_at, env={}, env_tail=None)
 
 
 def read_script(script: Script, around: Surroundings) -> None:
@@ -135,11 +136,13 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
     head = command.words[start - 1] if start else None
     line = around.text.line(head.at if head is not None and head.at is not None else command.first)
     env = {**command.env, **_wrapper_env(command.words), **command.inside}
-    image = server.image or around.image
+    image, image_at = server.image or around.image, around.image_at
+    if server.image:
+        image_at = next((word.at for word in reversed(command.words[:start]) if word.text == server.image), None)
     container = runs_container(server.wrapper)
     found = Found(
         server, around.kind, line, around.name, words, head, env,
-        command.first if expands else None, around.env_tail, image, expands=expands,
+        command.first if expands else None, around.env_tail, image, image_at, expands,
         way={**around.way, **command.way}, unlikely=command.unlikely,
         gpus_visible=container.gpus if container and container.gpus else around.gpus_visible,
         group_size=nodes_of_step(server.wrapper) or around.group_size,

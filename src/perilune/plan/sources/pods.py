@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import yaml
 
+from perilune.errors import UnusableInput
 from perilune.plan.sources.found import Found, Note, Word
 from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.launch import LAUNCHER, Surroundings, add_command, read_script
@@ -15,6 +16,7 @@ from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar,
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
+from perilune.plan.sources.words import MOST_EXPANDED
 
 _TEMPLATES = {"leaderTemplate": "leader", "workerTemplate": "worker"}
 _PARTS = ("podTemplate", "leaderWorkerPattern", "standalonePattern", "spec")
@@ -107,13 +109,14 @@ def _joined(name: str, part: str) -> str:
 
 def _read_container(text: Text, container: Container, outer: Surroundings) -> None:
     node = container.node
-    around = outer.of(outer.kind, container.role, scalar(get(node, "image")))
+    image = get(node, "image")
+    around = outer.of(outer.kind, container.role, scalar(image), start_of(image) if image is not None else None)
     around.env, around.env_tail = _env(text, node, around.given)
     around.gpus_visible = _gpus(node) or container.gpus
     parts = [item for key in ("command", "args") for item in items(get(node, key))]
     known = {**around.env, **around.given}
     words = tuple(
-        replace(given(word, known), style="entry") if _stands_for(word, around) else given(word, known)
+        replace(given(text, word, known), style="entry") if _stands_for(word, around) else given(text, word, known)
         for item in parts
         if (word := word_of(text, item)) is not None
     )
@@ -176,7 +179,7 @@ def _env(text: Text, node: Node, outside: Mapping[str, Word]) -> tuple[dict[str,
         if name is None:
             continue
         word = word_of(text, value, entry=True) if value is not None else None
-        known = given(word, {**outside, **found}) if word else None
+        known = given(text, word, {**outside, **found}) if word else None
         found[name] = known or Word(f"$({name})", start_of(item), None)  # valueFrom: known to the cluster only
     return found, tail
 
@@ -187,16 +190,17 @@ def _stands_for(word: Word, around: Surroundings) -> bool:
     return bool(whole and whole[1] in around.env and whole[1] not in around.given)
 
 
-def given(word: Word, known: Mapping[str, Word]) -> Word:
+def given(text: Text, word: Word, known: Mapping[str, Word]) -> Word:
     """A text with the `$(NAME)` in it that the kubelet replaces from the container's variables, before any shell.
 
-    `$$` is the text `$`; a name that is not known stays.
+    `$$` is the text `$`; a name that is not known stays. Raises UnusableInput where variables within variables
+    grow past any command line.
     """
     whole = _GIVEN.fullmatch(word.text)
     if whole and whole[1] in known and known[whole[1]].start is not None:
         return known[whole[1]]
     own = len(word.places) == len(word.text)
-    text, places, at = "", list[int](), 0
+    filled, places, at = "", list[int](), 0
     for match in _GIVEN.finditer(word.text):
         put = known.get(match[1] or "")
         if match[1] is not None and (put is None or put.text == match.group()):
@@ -206,11 +210,15 @@ def given(word: Word, known: Mapping[str, Word]) -> Word:
         here = word.places[match.start()] if own else word.at or 0
         same = len(put.places) == len(put.text)
         where = put.places if same else (here,) * len(put.text)
-        text += word.text[at : match.start()] + put.text
+        filled += word.text[at : match.start()] + put.text
+        if len(filled) > MOST_EXPANDED:
+            raise UnusableInput(
+                f"Its variables grow to more than {MOST_EXPANDED >> 10} KiB here.", where=text.at(word.at or 0)
+            )
         places += [*word.places[at : match.start()], *where] if own else []
         at = match.end()
     if at == 0:
         return word
-    text += word.text[at:]
+    filled += word.text[at:]
     places += word.places[at:] if own else ()
-    return replace(word, text=text, start=None if len(text.split()) > 1 else word.start, places=tuple(places))
+    return replace(word, text=filled, start=None if len(filled.split()) > 1 else word.start, places=tuple(places))

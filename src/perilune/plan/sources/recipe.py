@@ -27,9 +27,11 @@ def read(text: Text, root: Node, around: Surroundings) -> None:
         words = (*flags(text, written, around.notes), *_added(root, value, role, layout_two))
         env = {str(k.value): w for k, v in pairs(variables) if (w := word_of(text, v, entry=True)) is not None}
         server = Server(tuple(w.text for w in words), tuple((name, w.text) for name, w in env.items()))
-        image = scalar(get(root, "model", "container"))
-        line = text.line(start_of(key))
-        around.found.append(Found(server, "srt-slurm recipe", line, role, words, env=env, image=image))
+        image = get(root, "model", "container")
+        line, place = text.line(start_of(key)), start_of(image) if image is not None else None
+        around.found.append(
+            Found(server, "srt-slurm recipe", line, role, words, env=env, image=scalar(image), image_at=place)
+        )
 
 
 def _added(root: Node, role: Node, name: str, layout_two: bool) -> list[Word]:

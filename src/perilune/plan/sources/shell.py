@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_SCOPES = 32
 MOST_DEPTH = 60
 MOST_COMMANDS = 20_000
+MOST_EFFORT = 2_000_000  # names copied for ways through branches
 _BODIES = frozenset({"program", "compound_statement", "do_group", "pipeline", "negated_command", "else_clause"})
 _LOOPS = frozenset({"while_statement", "c_style_for_statement", "for_statement"})
 _HERE, _PAST = Choice(frozenset({"here"})), Choice(frozenset({"past"}))
@@ -60,6 +61,7 @@ class Walk:
     called: set[str] = field(default_factory=set)
     depth: int = 0
     commands: int = 0
+    effort: int = 0
     machine: str | None = None
     conditional: int = 0
 
@@ -135,6 +137,9 @@ class Walk:
     def _ways(self, scopes: list[Scope], branched: Callable[[Scope], Iterable[branches.Branch]]) -> list[Scope]:
         after: list[Scope] = []
         for scope in scopes:
+            self.effort += 10 + len(scope.variables) + len(scope.way)
+            if self.effort > MOST_EFFORT:
+                raise UnusableInput("It branches more often than can be followed.", where=self._where(0))
             for way, body in branched(scope):
                 after.extend(self._all(body, [way]))
         return self._capped(branches.merged(after))
@@ -309,10 +314,10 @@ class Walk:
     def _walk(self, script: Script, scope: Scope, report: Callable[[Command], None], machine: str | None) -> None:
         walk = Walk(
             script, report, self.notes, self.passed,
-            depth=self.depth + 5, commands=self.commands, machine=machine,
+            depth=self.depth + 5, commands=self.commands, effort=self.effort, machine=machine,
         )  # fmt: skip
         walk.run(scope)
-        self.commands = walk.commands
+        self.commands, self.effort = walk.commands, walk.effort
 
 
 def _chain(node: Node) -> tuple[list[Node], list[str]]:

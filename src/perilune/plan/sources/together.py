@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from perilune.plan.sources.found import Note
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 Side = Literal["", "prefill", "decode"]
 
 MOST_PAIRS = 1024
+MOST_LOOKED_AT = 500_000
 _PLAIN = (None, "0")
 
 
@@ -35,7 +37,7 @@ class Together:
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
         """Every prefill with every decode that runs with it, the head of each alone where heads are known."""
-        return self._all_pairs[:MOST_PAIRS]
+        return self._pairs[0]
 
     @cached_property
     def groups(self) -> list[list[int]]:
@@ -47,10 +49,10 @@ class Together:
     def notes(self) -> list[Note]:
         """What was left out because there was too much of it."""
         said = []
-        if len(self._all_pairs) > MOST_PAIRS:
-            said.append(f"Of {len(self._all_pairs):,} pairs of prefill and decode servers, {MOST_PAIRS:,} are checked.")
+        if not self._pairs[1]:
+            said.append(f"It has more pairs of prefill and decode servers than the {len(self.pairs):,} checked.")
         if not self._grouped[1]:
-            said.append("Its branches make more fleets than are checked.")
+            said.append("Its ways and names make more fleets than are checked.")
         return [Note(text, 1) for text in said]
 
     @cached_property
@@ -58,12 +60,18 @@ class Together:
         return groups([self._ways[i] for i in self._known])
 
     @cached_property
-    def _all_pairs(self) -> list[tuple[int, int]]:
-        heads = [i for i in self._known if self._servers[i].found.server.value("--node-rank") in _PLAIN]
-        sides = {side: self._of_side(side, heads) for side in ("prefill", "decode")}
-        return [(p, d) for p in sides["prefill"] for d in sides["decode"] if meet(self._ways[p], self._ways[d])]
+    def _pairs(self) -> tuple[list[tuple[int, int]], bool]:
+        heads = {i for i in self._known if self._servers[i].found.server.value("--node-rank") in _PLAIN}
+        every = product(self._of_side("prefill", heads), self._of_side("decode", heads))
+        found: list[tuple[int, int]] = []
+        for looked, (p, d) in enumerate(every):
+            if looked == MOST_LOOKED_AT or len(found) == MOST_PAIRS:
+                return found, False
+            if meet(self._ways[p], self._ways[d]):
+                found.append((p, d))
+        return found, True
 
-    def _of_side(self, side: str, heads: Sequence[int]) -> list[int]:
+    def _of_side(self, side: str, heads: set[int]) -> list[int]:
         mine = [i for i in self._known if (self._servers[i].side or self._servers[i].subject.role) == side]
         return [i for i in mine if i in heads] or mine
 

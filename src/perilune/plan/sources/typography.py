@@ -7,12 +7,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from perilune.errors import UnusableInput
 from perilune.plan.sources.changes import Change, applied
 from perilune.plan.sources.found import Found, Note, Reading, Word
 from perilune.plan.sources.text import Text
 
+MOST_MARKS = 2_000
+MOST_LOOKED_AT = 1_000_000
 _DASH = "\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
 _SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _ZERO = "\u00ad\u200b-\u200f\u2060\ufeff"
@@ -53,13 +56,29 @@ def as_meant(text: Text, read: Callable[[Text], Reading]) -> Reading:
 
     Only characters inside a server's command count; all others stay.
     """
-    marks = list(_marks(text.text)) if odd(text.text) else []
-    for tried in (marks, [mark for mark in marks if mark.kind not in ("double", "single")]):
-        chosen = _chosen(text, tried, read) if tried else []
-        if chosen:
-            reading = read(applied(text, _changes(chosen)))
-            return reading.with_notes(*_notes(text, chosen))
+    if not odd(text.text):
+        return read(text)
+    marks = list(islice(_marks(text.text), MOST_MARKS + 1))
+    try:
+        _hold(len(marks), MOST_MARKS)
+        for tried in (marks, [mark for mark in marks if mark.kind not in ("double", "single")]):
+            chosen = _chosen(text, tried, read) if tried else []
+            if chosen:
+                reading = read(applied(text, _changes(chosen)))
+                return reading.with_notes(*_notes(text, chosen))
+    except _TooMany:
+        message = "It has too many dashes, quotes and blanks of other scripts to look for those in its commands."
+        return read(text).with_notes(Note(message, 1))
     return read(text)
+
+
+class _TooMany(Exception):
+    """More than can be looked at."""
+
+
+def _hold(number: int, most: int) -> None:
+    if number > most:
+        raise _TooMany
 
 
 def _marks(source: str) -> Iterator[Mark]:
@@ -88,6 +107,7 @@ def _chosen(text: Text, marks: Sequence[Mark], read: Callable[[Text], Reading]) 
         servers = read(meant).servers
     except UnusableInput:
         return []
+    _hold(len(marks) * sum(len(one.words) + len(one.env) + 1 for one in servers), MOST_LOOKED_AT)
     chosen, moved = [], 0
     for mark in marks:
         place = mark.start + moved

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 MOST_GROUPS = 256
+MOST_KINDS = 256
 
 Values = frozenset[str]
 
@@ -70,6 +71,9 @@ def groups(ways: Sequence[Way]) -> tuple[list[list[int]], bool]:
     if len(alike) < 2:
         return ([alike[0]] if alike else []), True
     kinds = [dict(key) for key in members]
+    if len(kinds) > MOST_KINDS:
+        free = [number for kind, numbers in zip(kinds, alike, strict=True) if not kind for number in numbers]
+        return [sorted([*numbers, *free]) for kind, numbers in zip(kinds, alike, strict=True) if kind], False
     near = [{j for j, other in enumerate(kinds) if i != j and meet(one, other)} for i, one in enumerate(kinds)]
     found: list[list[int]] = []
     for clique in _cliques(near):
