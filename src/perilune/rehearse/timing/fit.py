@@ -26,7 +26,7 @@ BOUNDS: Final = {
 }
 """What is physically possible, by parameter."""
 
-SOFT: Final = 0.1  # relative error beyond which a residual counts linearly, so that no point rules the fit
+SOFT: Final = 0.02  # relative error beyond which a residual counts linearly: about what repeated runs differ by
 STEP: Final = 1e-3
 
 

@@ -22,16 +22,16 @@ MS: Final = 1000.0
 
 
 @cache
-def published_targets() -> tuple[Target, ...]:
-    """Every point of every card."""
-    return tuple(_target(card, point) for card in measurements().cards for point in card.points)
+def published_targets(*, room: bool = True) -> tuple[Target, ...]:
+    """Every point of every card; without `room`, in the recipe as it is today."""
+    return tuple(_target(card, point, room) for card in measurements().cards for point in card.points)
 
 
-def settings_of(card: Card) -> tuple[str, ...]:
+def settings_of(card: Card, *, room: bool = True) -> tuple[str, ...]:
     """What the published run had on top of its recipe, as `--set` takes it."""
     added = card.added.split()
     pairs = [f"{flag}={value}" for flag, value in zip(added[::2], added[1::2], strict=True)]
-    return (*pairs, *ROOM.get(card.cell, ()))
+    return (*pairs, *(ROOM.get(card.cell, ()) if room else ()))
 
 
 def platform_of(card: Card) -> str:
@@ -46,12 +46,12 @@ def _plan(hardware: str, mode: Role, strategy: str, quant: str, spec: str, sets:
     return plan(compose(choice))
 
 
-def _target(card: Card, point: Point) -> Target:
+def _target(card: Card, point: Point, room: bool) -> Target:
     method = measurements().method
     hardware, _, strategy = card.cell.split("/")
     return Target(
         name=f"{hardware} {strategy} {card.quant} {card.spec}",
-        plan=_plan(hardware, "unified", strategy, card.quant, card.spec, settings_of(card)),
+        plan=_plan(hardware, "unified", strategy, card.quant, card.spec, settings_of(card, room=room)),
         concurrency=point.concurrency,
         rate=None,
         requests=method.prompts_by_concurrency[point.concurrency],
