@@ -69,6 +69,23 @@ TOGETHER = {
         f"R=${{1:-p}}\nif [ $R = p ]; then {serve(1)}; else {serve(2)}; fi",
         [{"1"}, {"2"}],
     ),
+    "one after the other": (f"{serve(1)} &\nP=$!\nbench\nkill $P\n{serve(2)} &\nbench", [{"1"}, {"2"}]),
+    "after all have ended": (f"{serve(1)} &\n{serve(2)} &\nwait\n{serve(3)}", [{"1", "2"}, {"3"}]),
+    "after a wait for something else": (f"{serve(1)} &\nbench &\nwait $!\n{serve(2)} &", [{"1", "2"}]),
+    "one after the other in a loop": (
+        f"for c in a b; do\n{serve(1)} &\nkill $!\n{serve(2)} &\nkill $!\ndone",
+        [{"1"}, {"2"}],
+    ),
+    "a container stopped": (
+        f"docker run -d i {serve(1)}\nsudo docker rm -f k3\ndocker run -d i {serve(2)}",
+        [{"1"}, {"2"}],
+    ),
+    "stopped at the end": (f"trap 'kill 0' EXIT\n{serve(1)} &\n{serve(2)} &\nwait", [{"1", "2"}]),
+    "stopped at the start": (f"pkill -f sglang || true\n{serve(1)} &\n{serve(2)}", [{"1", "2"}]),
+    "a way to stop that is not gone": (
+        f"stop() {{ kill $P; }}\n{serve(1)} &\n{serve(2)} &",
+        [{"1", "2"}],
+    ),
     "inside another shell": (
         f"if [ $R = p ]; then srun bash -c '{serve(1)}'; else srun bash -c '{serve(2)}'; fi",
         [{"1"}, {"2"}],
@@ -154,6 +171,7 @@ def test_the_largest_groups_of_ways() -> None:
         (f"srun -N1 {serve(1)} &\nsrun -N1 {serve(2)} &", ["", ""]),
         (f"docker run -d --network host i {serve(1)}\ndocker run --net=host i {serve(2)}", ["the machine of a.sh"] * 2),
         (f"docker run -d i {serve(1)}\ndocker run -d i {serve(2)}", ["", ""]),
+        (f"docker exec -d c {serve(1)}\ndocker exec -d d {serve(2)}", ["", ""]),
     ],
 )
 def test_the_machine_that_servers_share(content: str, hosts: list[str]) -> None:

@@ -42,7 +42,7 @@ def runs_container(wrapper: Sequence[str]) -> ContainerRun | None:
     values = dict(pairwise(wrapper)) | dict(word.split("=", 1) for word in wrapper if re.match(r"--\w+=", word))
     shares = "host" in (values.get("--network"), values.get("--net"))
     detached = any(word == "--detach" or re.fullmatch(r"-[a-z]*d[a-z]*", word) for word in wrapper)
-    return ContainerRun(shares or "exec" in wrapper, detached, _gpus(values.get("--gpus", "")))
+    return ContainerRun(shares, detached, _gpus(values.get("--gpus", "")))
 
 
 def _gpus(text: str) -> int | None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
 from perilune.plan.commandline.form import container_tool
-from perilune.plan.sources import branches, heredoc, misread
+from perilune.plan.sources import branches, heredoc, lifetime, misread
 from perilune.plan.sources.found import Note, Word
 from perilune.plan.sources.inner import inner_script, machine_of
 from perilune.plan.sources.script import Script
+from perilune.plan.sources.tree import chain, first_error
 from perilune.plan.sources.ways import Choice
 from perilune.plan.sources.words import Scope, single, store, words_of
 
@@ -24,7 +25,6 @@ MOST_COMMANDS = 20_000
 MOST_EFFORT = 2_000_000  # names copied for ways through branches
 _BODIES = frozenset({"program", "compound_statement", "do_group", "pipeline", "negated_command", "else_clause"})
 _LOOPS = frozenset({"while_statement", "c_style_for_statement", "for_statement"})
-_HERE, _PAST = Choice(frozenset({"here"})), Choice(frozenset({"past"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Walk:
 
     def _list(self, node: Node, scopes: list[Scope]) -> list[Scope]:
         """A chain of `&&` and `||`, however long; where no test decides, all of it runs and none ends the script."""
-        parts, operators = _chain(node)
+        parts, operators = chain(node)
         if branches.of_list(self.script, parts, operators, Scope()) is not None:
             return self._ways(scopes, lambda scope: branches.of_list(self.script, parts, operators, scope) or ())
         self.conditional += 1
@@ -269,19 +269,14 @@ class Walk:
         if called in ("source", "."):
             path = words[1].text[:80] if words[1:] else "it"
             self.notes.append(Note(f"What {path} sets is not known here.", self.script.line(node.start_byte)))
-        ends = called in ("exec", "exit") and (called == "exit" or len(words) > 1)
         self._run(node, words, local, names)
-        if ends and not self.conditional and not scope.background:
-            scope.way[f"end at {node.start_byte}"] = _PAST
-            scope.ended = scope.unlikely = True
+        lifetime.pass_by(scope, words, node.start_byte, conditional=self.conditional > 0)
         return [scope]
 
     def _run(self, node: Node, words: list[Word], local: Scope, names: Sequence[str]) -> None:
         """Report a command, or what it hands to another shell."""
         env = {name: value for name in (*local.exported, *names) if (value := single(local.lookup(name)))}
-        way = dict(local.way if local.outer is None else local.outer)
-        if words[0].text == "exec" and not self.conditional:
-            way[f"end at {node.start_byte}"] = _HERE
+        way = lifetime.way_of(local, words, node.start_byte)
         last = self.script.offset(node.end_byte - 1)
         first = self.script.offset(node.start_byte)
         command = Command(
@@ -318,27 +313,3 @@ class Walk:
         )  # fmt: skip
         walk.run(scope)
         self.commands, self.effort = walk.commands, walk.effort
-
-
-def _chain(node: Node) -> tuple[list[Node], list[str]]:
-    """The commands of a chain of `&&` and `||` and what stands between them."""
-    parts: list[Node] = []
-    operators: list[str] = []
-    while node.type == "list" and node.named_children:
-        parts.extend(reversed(node.named_children[1:]))
-        operators.extend(child.type for child in reversed(node.children) if child.type in ("&&", "||"))
-        node = node.named_children[0]
-    return [node, *reversed(parts)], operators[::-1]
-
-
-def first_error(node: Node) -> Node | None:
-    """The first place where a tree is broken."""
-    if not node.has_error:
-        return None
-    stack = [node]
-    while stack:
-        found = stack.pop()
-        if found.is_error or found.is_missing:
-            return found
-        stack.extend(child for child in reversed(found.children) if child.has_error or child.is_missing)
-    return node
