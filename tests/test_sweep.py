@@ -105,6 +105,10 @@ def test_a_trace_is_a_load() -> None:
     trace = str(Path(__file__).parent / "data" / "traces" / "mooncake_conversation.jsonl")
     (found,) = json.loads(stdout("--hardware", "b300", "--trace", trace, "--requests", "5", "--json"))["points"]
     assert found["requests"]["completed"] == 5
+    flags = ("--hardware", "b300", "--trace", trace, "--requests", "5", "--isl", "8192", "--osl", "1024", "--json")
+    (made_for,) = json.loads(stdout(*flags))["points"]
+    alone = json.loads(CliRunner().invoke(cli, ["rehearse", *flags]).stdout)
+    assert (made_for["ttft_s"], made_for["admitted_cap"]) == (alone["ttft_s"], alone["admitted_cap"])
 
 
 def test_a_plan_file_brings_its_workload(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import click
 from perilune.cli import options, output
 from perilune.cli.choice import choice_options, deployment_of
 from perilune.cli.memory import measured_of
+from perilune.cli.search import search_options, searched
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @choice_options
 @options.measured_options
+@search_options
 @click.option(
     "-o",
     "--output",
@@ -38,12 +40,20 @@ def plan(
     target: Path | None,
     as_yaml: bool,
     as_json: bool,
+    searching: bool,
+    ttft_ms: float | None,
+    tpot_ms: float | None,
+    percentile: str | None,
+    jobs: int | None,
     **given: Any,
 ) -> int:
     """Plan a deployment: topology, memory, admitted requests, levers, commands.
 
     Takes choice flags, or a plan file that it wrote before. Exit 1 when some
     pool would not boot or admits fewer requests than asked.
+
+    --search tries every shape of the hardware and the targets, and shows the
+    cheapest and the rejected; exit 1 when none meets the targets.
 
     \b
     perilune plan --hardware b300 --mode unified --strategy balanced \\
@@ -52,6 +62,15 @@ def plan(
     from perilune.plan.planfile import plan_yaml, write_plan
     from perilune.plan.planned import plan as read_through
 
+    targets = {"ttft_ms": ttft_ms, "tpot_ms": tpot_ms, "percentile": percentile}
+    if searching:
+        if plan_file is not None or free_before_load_gib is not None or free_after_weights_gib is not None:
+            raise UnusableInput(
+                "A search plans every shape itself.", where="--search", fix="Give choice flags and a workload alone."
+            )
+        return searched(target, as_yaml=as_yaml, as_json=as_json, jobs=jobs, **targets, **given)
+    if any(value is not None for value in (*targets.values(), jobs)):
+        raise UnusableInput("Targets are for a search.", where="--ttft-ms, --tpot-ms", fix="Add --search.")
     deployment = deployment_of(plan_file, given)
     measured = measured_of(free_before_load_gib, free_after_weights_gib)
     if measured and len(deployment.pools) > 1:

@@ -173,10 +173,13 @@ def _grid(plan_file: Path | None, given: dict[str, Any]) -> tuple[Point, ...]:
         raise UnusableInput("Say which hardware to sweep.", where="--hardware", fix="Or give a plan file.")
     replicas, ratios, levers = given.pop("replicas"), given.pop("pd"), given.pop("lever") or (NO_LEVER,)
     shared = {"router": _router(given.pop("router")), **{n: given.pop(n) for n in ("acceptance_length", "profile")}}
-    if plan_file is not None and given["trace"] is None:
+    made_for: dict[str, int | None] = {}
+    if plan_file is None and given["trace"] is not None:
+        made_for = {name: given.pop(name) for name in ("isl", "osl")}
+    elif plan_file is not None and given["trace"] is None:
         _as_planned(plan_file, given)
     loads = tuple(_loads(**given))
-    base = Point(load=loads[0], plan_file=plan_file, **edits, **shared)
+    base = Point(load=loads[0], plan_file=plan_file, **edits, **shared, **made_for)
     found = points(base, axes, tuple(_servers(replicas, ratios)), levers, loads)
     found[0].deployment()  # what no point could use is said before the others start
     return found

@@ -74,6 +74,8 @@ class Point:
     unsets: tuple[str, ...] = ()
     envs: tuple[str, ...] = ()
     knobs: tuple[str, ...] = ()
+    isl: int | None = None  # what the plan is made for, where the load is a trace
+    osl: int | None = None
     lever: str = NO_LEVER
     servers: Servers = Servers()
     router: PolicyName | None = None
@@ -92,7 +94,7 @@ class Point:
             )
             knobs = tuple(parse_knob(text) for text in self.knobs)
             load = self.load
-            workload = {"isl": load.isl, "osl": load.osl, "concurrency": load.concurrency}
+            workload = {"isl": load.isl or self.isl, "osl": load.osl or self.osl, "concurrency": load.concurrency}
             found = compose(Choice(**self.choice, **workload, overrides=overrides, knobs=knobs))  # type: ignore[arg-type]
         return pulled(found.redacted(), self.lever)
 
