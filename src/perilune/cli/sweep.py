@@ -173,7 +173,7 @@ def _grid(plan_file: Path | None, given: dict[str, Any]) -> tuple[Point, ...]:
         raise UnusableInput("Say which hardware to sweep.", where="--hardware", fix="Or give a plan file.")
     replicas, ratios, levers = given.pop("replicas"), given.pop("pd"), given.pop("lever") or (NO_LEVER,)
     shared = {"router": _router(given.pop("router")), **{n: given.pop(n) for n in ("acceptance_length", "profile")}}
-    made_for: dict[str, int | None] = {}
+    made_for: dict[str, Any] = {}
     if plan_file is None and given["trace"] is not None:
         made_for = {name: given.pop(name) for name in ("isl", "osl")}
     elif plan_file is not None and given["trace"] is None:
