@@ -211,8 +211,9 @@ def _published(run: Rehearsal) -> Iterable[str]:
             f"{point.tokens_per_s_per_gpu:,.0f}",
         )
         rows.append((str(point.concurrency), *figures, f"SGLang {one.card.engine}", ", ".join(beside) or "–"))
-    yield "<h2>Published of this recipe: measured, not predicted</h2>"
-    heads = ("at once", "TTFT p50", "TPOT p50", "tokens/s/GPU", "engine", "predicted here, relative")
+    yield "<h2>Published of this recipe</h2>"
+    yield _paragraph(f"Not predicted: {phrases.method_text()}.", "soft")
+    heads = ("at once", "TTFT", "TPOT", "tokens/s/GPU", "engine", "predicted here, relative")
     yield _table(heads, rows)
     yield _list(dict.fromkeys(caveat for one in run.published for caveat in one.card.caveats))
 

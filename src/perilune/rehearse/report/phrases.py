@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perilune.facts.measurements import measurements
 from perilune.rehearse.outcome import Outcome
 from perilune.rehearse.report.rehearsal import ATTAINMENT, Published, Rehearsal
 from perilune.rehearse.report.text import printable, share, short_time
@@ -142,6 +143,12 @@ def goodput_text(run: Rehearsal) -> str:
     served = f", {rate:,.2f} requests/s" if rate is not None else ""
     verdict = f"the SLO ({share(ATTAINMENT)} of requests) is {'met' if run.slo_met else 'missed'}"
     return f"{share(run.goodput)} within {slo_text(run.slo)}{served}; {verdict}"
+
+
+def method_text() -> str:
+    """How the published figures were measured, in a few words."""
+    method = measurements().method
+    return f"measured with {method.isl:,} + {method.osl:,} tokens; {method.percentile}"
 
 
 def against(one: Published, found: Outcome) -> tuple[float, float, float]:

@@ -93,7 +93,7 @@ def _published(run: Rehearsal) -> Iterator[Line]:
         return
     found = run.outcome
     yield Line("")
-    yield Line("Published of this recipe (measured with 8,192 + 1,024 tokens; P50)", "head")
+    yield Line(f"Published of this recipe ({phrases.method_text()})", "head")
     yield Line(f"{'at once':<{LABEL}}{'TTFT':>12}{'TPOT':>12}{'tok/s/GPU':>12}  engine", "head")
     for one in run.published:
         point = one.point
