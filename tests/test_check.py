@@ -488,6 +488,55 @@ def test_fix_keeps_line_ends_and_the_byte_order_mark(newline: str, mark: str, wr
     assert result.stdout_bytes.decode() == mark + newline.join(lines[:7] + lines[8:])
 
 
+PASTED = (
+    "#!/bin/bash\n# a \u2013 b\u00a0c\nexport A=\u2018x y\u2019\n"
+    f"sglang serve {MODEL.replace('--trust', chr(0x2014) + 'trust')} \\\n"
+    "  \u2013tp-size 8\\\n--max-running-requests 16 \\ \n"
+    "  --max-mamba-cache-size 80 `\n  --port\u00a030001\u200b\n# end\n"
+)
+TYPED = (
+    "#!/bin/bash\n# a \u2013 b\u00a0c\nexport A='x y'\n"
+    f"sglang serve {MODEL} \\\n"
+    "  --tp-size 8 \\\n--max-running-requests 16 \\\n  --max-mamba-cache-size 80 \\\n  --port 30001\n# end\n"
+)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_fix_types_what_was_pasted(newline: str, mark: str, write) -> None:  # type: ignore[no-untyped-def]
+    name = write(mark + PASTED.replace("\n", newline))
+    assert {"typography", "line-glued"} <= set(errors(findings(name, "--platform", "b300")))
+    result = run(name, "--platform", "b300", "--fix")
+    assert result.stdout_bytes.decode() == mark + TYPED.replace("\n", newline)
+    assert result.return_value == 0
+    assert not errors(findings(write(mark + TYPED.replace("\n", newline)), "--platform", "b300"))
+
+
+BROKEN = {
+    "an array": f"A=(\n  --enable-mamba-cache-stochastic-rounding\n  --tp-size 8\n)\nsglang serve {MODEL} ${{A[@]}}\n",
+    "a variable": f"TP=7 # why\nsglang serve {MODEL} --tp-size $TP\n",
+    "an exported variable": f"export TP=7\nsglang serve {MODEL} --tp-size $TP\n",
+    "a branch": f"if a; then T=7; else T=8; fi\nsglang serve {MODEL} --tp-size $T\n",
+    "a here-document": f"bash <<E\nsglang serve {MODEL} --tp-size 8 \\\n --no-such-flag\nE\n",
+    "a shell in a shell": f"srun bash -c 'sglang serve {MODEL} --tp-size 8 --no-such-flag'\n",
+    "two servers": f"sglang serve {MODEL} --tp-size 8 --no-such-flag &\n"
+    f"sglang serve {MODEL} --tp-size 8 --no-such-flag --port 1234\n",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_fixed_input_checked_again_has_only_what_was_said_to_be_left(content: str, newline: str, write) -> None:  # type: ignore[no-untyped-def]
+    name = write(content.replace("\n", newline))
+    assert run(name, "--platform", "b300").return_value == 1
+    result = run(name, "--platform", "b300", "--fix")
+    again = errors(findings(write(result.stdout_bytes.decode()), "--platform", "b300"))
+    assert bool(again) == bool(result.return_value)
+    assert len(again) == len(re.findall(r"^\S+:\d+ error ", result.stderr, re.MULTILINE))
+    assert result.stdout_bytes.count(b"\r\n") == (result.stdout_bytes.count(b"\n") if newline == "\r\n" else 0)
+    assert "\n\n" not in result.stdout.replace("\r", "")
+
+
 def test_fix_of_words_prints_the_command() -> None:
     result = run("--platform", "h200", "--fix", "--", *REFUSED.replace("\\\n", "").replace("$R", "0").split())
     assert result.return_value == 0

@@ -36,11 +36,21 @@ def rewritten(text: Text, found: Sequence[Found], wanted: Sequence[Server], read
     try:
         changes = [c for index in changed for c in _changes(text, found[index], wanted[index])]
         together = applied(text, changes)
-        if _gives(together, found, wanted, changes, read) is not None:
+        one_each = _different(found, wanted)
+        different, goal = [found[index] for index in one_each], [wanted[index] for index in one_each]
+        if _gives(together, different, goal, changes, read) is not None:
             return together, []
     except Unplaceable:
         pass
     return _one_by_one(text, found, wanted, read)
+
+
+def _different(found: Sequence[Found], wanted: Sequence[Server]) -> list[int]:
+    """The servers without those of another way that become the same command in the same place."""
+    seen: dict[object, int] = {}
+    for index, one in enumerate(found):
+        seen.setdefault((one.line, one.first, wanted[index]), index)
+    return list(seen.values())
 
 
 def _one_by_one(text: Text, found: Sequence[Found], wanted: Sequence[Server], read: Reader) -> tuple[Text, list[Found]]:
