@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 from perilune.errors import UnusableInput
-from perilune.rehearse.traces import traffic
+from perilune.rehearse.traces import sniff, traffic
 from perilune.rehearse.traces.source import LINE_BYTES
 
+SAMPLES = Path(__file__).parent / "data" / "traces"
 MOONCAKE = '{"timestamp":%s,"input_length":%s,"output_length":%s,"hash_ids":%s}\n'
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 BURST = "Timestamp,Request tokens,Response tokens\n"
@@ -43,7 +45,7 @@ CASES = [
     ("negative time", mooncake(-1), "FILE:1: timestamp: The time must be 0"),
     ("huge time", mooncake("1e300"), "FILE:1: timestamp: The time must be 0"),
     ("time is text", mooncake('"now"'), "FILE:1: The row does not fit the format: expected `float`, got `str`"),
-    ("not a number", mooncake("NaN"), "FILE:1: The line is no JSON object"),
+    ("not a number", mooncake() + mooncake("NaN"), "FILE:2: The line is no JSON object"),
     ("negative prompt", mooncake(isl=-5), "FILE:1: input_length: The tokens must be 0 to 100,000,000, not -5."),
     ("huge answer", mooncake(osl=10**9), "FILE:1: output_length: The tokens must be"),
     ("absurd answer", mooncake(osl="9" * 4000), "FILE:1: output_length: The tokens must be"),
@@ -177,3 +179,33 @@ def test_a_large_file_is_streamed(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert taken == 200_000
     assert peak < 2**20 < path.stat().st_size / 50
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.iterdir() if path.suffix != ".md"))
+def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    rng = random.Random(name)
+    raw = (SAMPLES / name).read_bytes()
+    path = tmp_path / "damaged"
+    told = []
+    for _ in range(150):
+        damaged = bytearray(raw)
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(damaged))
+            match rng.randrange(4):
+                case 0:
+                    damaged[at] = rng.randrange(256)
+                case 1:
+                    del damaged[at : at + rng.randint(1, 40)]
+                case 2:
+                    damaged[at:at] = rng.choice((b"-", b"9" * 30, b"null", b"\n", b'"', b",", b"{", b"NaN", b"\xff"))
+                case _:
+                    damaged[at:at] = damaged[: rng.randint(1, 200)]
+        path.write_bytes(damaged)
+        try:
+            requests = list(traffic(path, format=sniff(SAMPLES / name).name, rate=1.0).requests)
+        except UnusableInput as error:
+            told.append(str(error))
+        else:
+            assert all(request.isl > 0 and request.osl > 0 and request.arrival_s >= 0 for request in requests)
+    assert told
+    assert all(text.startswith(str(path)) for text in told)

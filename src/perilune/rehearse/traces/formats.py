@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
+
+import msgspec
 
 from perilune.errors import UnusableInput
 from perilune.rehearse.request import Request
@@ -16,6 +17,8 @@ from perilune.rehearse.traces.source import DOCUMENT_BYTES, Source
 from perilune.rehearse.traces.table import header
 
 Clock = Literal["requests", "sessions", "none"]
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +166,7 @@ def _of(fits: Callable[[Format], bool]) -> Format | None:
 def _keys(path: Path, line: bytes) -> set[str]:
     """The keys of the first object; of a document over many lines, those that begin its first lines."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        return set(_OBJECT.decode(line))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         begun = b" ".join(raw.strip() for raw in islice(Source(path).lines(), 200))
         return {key for key in ("requests", "block_size") if f'"{key}"'.encode() in begun}
-    return set(value) if isinstance(value, dict) else set()
