@@ -76,6 +76,20 @@ def test_an_open_loop_and_drawn_lengths_are_kept(tmp_path: Path) -> None:
     assert (found.concurrency, found.rate, found.range_ratio, found.isl) == (None, 2.5, 0.5, 8192)
 
 
+def test_without_a_limit_all_requests_come_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "burst.jsonl"
+    path.write_text(bench(max_concurrency=None, random_range_ratio=0.0))
+    (found,) = read_results(path)
+    assert (found.concurrency, found.rate, found.range_ratio) == (16, None, 0.0)
+
+
+def test_runs_that_the_plan_would_refuse_tell_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text(bench(random_input_len=2_000_000))
+    with pytest.raises(UnusableInput, match="No request of this run would be served"):
+        calibrate(low_latency(), read_results(path))
+
+
 def test_lengths_of_other_datasets_are_means(tmp_path: Path) -> None:
     path = tmp_path / "sharegpt.jsonl"
     path.write_text(bench(dataset_name="sharegpt", total_input_tokens=16 * 300, total_output_tokens=16 * 40))
@@ -98,7 +112,9 @@ def test_lengths_of_other_datasets_are_means(tmp_path: Path) -> None:
         (bench(completed=None), "completed is missing"),
         (bench(completed=1.5), "not a whole number"),
         (bench(completed=True), "completed is True"),
-        (bench(max_concurrency=None), "neither a concurrency nor a rate"),
+        (bench(random_range_ratio=1.5), "above 1"),
+        (bench(random_input_len=10**9), "cannot be used"),
+        (edited(AIPERF, "input_config", "phases", 1, value={"kind": "profiling", "type": "poisson"}), "neither a conc"),
         (bench(max_concurrency=10**9), "cannot be used"),
         (bench(request_rate=2.0), "a rate and a limit"),
         (bench(request_rate="trace"), "replayed a trace"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
+LARGE = 0.3  # an error after the fit that efficiencies do not explain
 
 
 def measured_on(function: F) -> F:
@@ -112,7 +113,7 @@ def document(found: Calibration, place: Path) -> dict[str, Any]:
 
 def _print(found: Calibration, place: Path, *, by_itself: bool) -> None:
     from perilune.rehearse.timing.basis import efficient
-    from perilune.rehearse.timing.fit import BOUNDS, QUANTITIES
+    from perilune.rehearse.timing.fit import BOUNDS, QUANTITIES, worst_error
 
     console = output.console()
     shipped = efficient(found.profile.platform).efficiency
@@ -126,8 +127,14 @@ def _print(found: Calibration, place: Path, *, by_itself: bool) -> None:
     console.print(output.table(("run, error of the prediction", *QUANTITIES), table, right=(1, 2, 3)))
     how = "Rehearsals of this platform use it by themselves." if by_itself else f"Use it with --profile {place}."
     console.print()
+    if worst_error(found.after) > LARGE:
+        output.paragraph(
+            "Errors this large say that something else differs: another plan than the one that ran, a cache that was "
+            "not flushed, a busy machine.",
+            style="bold red",
+        )
     output.paragraph(f"Wrote {place}. {how}")
 
 
 def _change(was: float | None, now: float | None) -> str:
-    return "-" if was is None or now is None else f"{100 * was:+.0f} → {100 * now:+.0f} %"
+    return "-" if was is None or now is None else f"{round(100 * was):+d} → {round(100 * now):+d} %"

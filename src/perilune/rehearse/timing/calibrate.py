@@ -16,7 +16,7 @@ from perilune.rehearse.timing.results import Result
 
 PULL = 0.3  # a unit of logarithm away from the shipped value counts like that much relative error
 MOST_WAVES = 20  # of a closed loop that are rehearsed: its medians settle sooner
-MOST_REQUESTS = 5_000  # of an open loop
+MOST_REQUESTS = 5_000  # but two waves
 WIDEST = 0.9, 1.1  # a band is never tighter
 FEW = 3  # runs that a band cannot be read off
 FEW_BAND = 0.8, 1.25
@@ -47,6 +47,14 @@ def calibrate(plan: Plan, results: Sequence[Result], acceptance: float | None = 
     platform = platforms.pop()
     targets = [_target(plan, result, acceptance) for result in results]
     start = efficient(platform).efficiency
+    before = residuals(targets, start, simulate)
+    for one in before:
+        if all(error is None for error in one.errors):
+            raise UnusableInput(
+                "No request of this run would be served on this plan.",
+                where=one.target.name,
+                fix="Check the lengths, and that it is the plan that ran.",
+            )
     found = rounded(fit(targets, start, tuple(BOUNDS), PULL, simulate))
     after = residuals(targets, found, simulate)
     below, above = _band(after)
@@ -59,19 +67,19 @@ def calibrate(plan: Plan, results: Sequence[Result], acceptance: float | None = 
         results=len(targets),
         sources=tuple(f"{result.tool}: {result.source}" for result in results),
     )
-    return Calibration(profile, residuals(targets, start, simulate), after)
+    return Calibration(profile, before, after)
 
 
 def _target(plan: Plan, result: Result, acceptance: float | None) -> Target:
     if result.ttft_s is None and result.tpot_s is None and result.tokens_per_s is None:
         raise UnusableInput("The run gives no TTFT, no TPOT and no throughput.", where=result.source)
-    most = MOST_REQUESTS if result.concurrency is None else MOST_WAVES * result.concurrency
+    wave = result.concurrency or MOST_REQUESTS
     return Target(
         name=result.source,
         plan=plan,
         concurrency=result.concurrency,
         rate=result.rate,
-        requests=min(result.requests, most),
+        requests=min(result.requests, MOST_WAVES * wave, max(2 * wave, MOST_REQUESTS)),
         isl=result.isl,
         osl=result.osl,
         acceptance=acceptance if acceptance is not None else _accepted(plan, result),

@@ -12,7 +12,10 @@ from perilune.rehearse.timing.fit import Seen, Target
 
 
 def simulate(target: Target, efficiency: Efficiency) -> Seen:
-    """What the run would show at these efficiencies: exact medians, since a sketch's steps would mislead a fit."""
+    """What the run would show at these efficiencies: exact medians, since a sketch's steps would mislead a fit.
+
+    Nothing where no request is served.
+    """
     load = OfferedLoad(
         concurrency=target.concurrency,
         rate=target.rate,
@@ -31,4 +34,6 @@ def simulate(target: Target, efficiency: Efficiency) -> Seen:
     lives = [(r.arrival_s, r.first_token_s, r.end_s, r.osl) for r in found.records]
     first = [got - came for came, got, _, _ in lives if got is not None]
     between = [(end - got) / (osl - 1) for _, got, end, osl in lives if got is not None and end is not None and osl > 1]
-    return Seen(median(first) if first else None, median(between) if between else None, found.tokens_per_second_per_gpu)
+    if not first:
+        return Seen(None, None, None)
+    return Seen(median(first), median(between) if between else None, found.tokens_per_second_per_gpu)

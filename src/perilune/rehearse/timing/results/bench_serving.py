@@ -14,11 +14,12 @@ TOOL = "sglang.bench_serving"
 def result(entry: Entry) -> Result:
     """The run of one line; raises UnusableInput naming a field that cannot be used.
 
-    A closed loop has a `max_concurrency` and an infinite `request_rate`.
+    A closed loop has a `max_concurrency` and an infinite `request_rate`; without a limit all requests come at once.
     """
     completed = entry.count("completed")
-    concurrency, rate = loop(entry, entry.maybe("max_concurrency"), _rate(entry))
-    drawn = entry.text("dataset_name").startswith("random") and entry.maybe("random_range_ratio") is not None
+    limit, rate = entry.maybe("max_concurrency"), _rate(entry)
+    concurrency, rate = loop(entry, completed if limit is None and rate is None else limit, rate)
+    drawn = entry.text("dataset_name").startswith("random")
     isl = entry.number("random_input_len" if drawn else "total_input_tokens")
     osl = entry.number("random_output_len" if drawn else "total_output_tokens")
     ttft, tpot = entry.maybe("median_ttft_ms"), entry.maybe("median_tpot_ms")
@@ -30,12 +31,22 @@ def result(entry: Entry) -> Result:
         requests=completed,
         isl=round(isl if drawn else isl / completed),
         osl=round(osl if drawn else osl / completed),
-        range_ratio=min(1.0, entry.number("random_range_ratio")) if drawn else 1.0,
+        range_ratio=_range_ratio(entry) if drawn else 1.0,
         ttft_s=None if ttft is None else ttft / 1000,
         tpot_s=None if tpot is None else tpot / 1000,
         tokens_per_s=_throughput(entry),
         accepted=entry.maybe("accept_length"),
     )
+
+
+def _range_ratio(entry: Entry) -> float:
+    """Lengths of the random dataset go from this share of the most to the most; 0, the tool's default, from 1."""
+    if entry.values.get("random_range_ratio") == 0:
+        return 0.0
+    found = entry.number("random_range_ratio")
+    if found > 1:
+        raise UnusableInput(f"random_range_ratio is {found:g}, above 1.", where=entry.where)
+    return found
 
 
 def _rate(entry: Entry) -> float | None:

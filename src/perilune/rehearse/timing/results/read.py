@@ -10,7 +10,7 @@ from typing import Any
 from perilune.errors import UnusableInput
 from perilune.files import read_capped
 from perilune.rehearse.timing.results import aiperf, bench_serving, guidellm
-from perilune.rehearse.timing.results.result import Entry, Result
+from perilune.rehearse.timing.results.result import MOST_TOKENS, Entry, Result
 
 MOST_BYTES = 256 * 1024 * 1024
 MOST_RUNS = 1000
@@ -22,12 +22,19 @@ def read_results(path: Path) -> tuple[Result, ...]:
     raw = read_capped(path, MOST_BYTES)
     found: list[Result] = []
     for entry in _documents(raw, path.name):
-        found.extend(_runs(entry))
+        found.extend(_checked(one) for one in _runs(entry))
         if len(found) > MOST_RUNS:
             raise UnusableInput(f"The file holds more than {MOST_RUNS:,} runs.", where=path.name)
     if not found:
         raise UnusableInput("The file holds no run.", where=path.name, fix=KNOWN)
     return tuple(found)
+
+
+def _checked(result: Result) -> Result:
+    for name, tokens in (("input", result.isl), ("output", result.osl)):
+        if not 1 <= tokens <= MOST_TOKENS:
+            raise UnusableInput(f"The mean {name} length of {tokens:,} tokens cannot be used.", where=result.source)
+    return result
 
 
 def _runs(entry: Entry) -> Iterator[Result]:

@@ -10,7 +10,8 @@ from typing import Any
 from perilune.errors import UnusableInput
 
 MOST = 1e12
-CONCURRENCY = 1_000_000
+MOST_CONCURRENCY = 10_000
+MOST_TOKENS = 10_000_000  # of one request, each way
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def loop(entry: Entry, concurrency: float | None, rate: float | None) -> tuple[i
             where=entry.where,
             fix="Measure a closed loop (a concurrency) or an open one (a rate).",
         )
-    if concurrency is not None and not 1 <= concurrency <= CONCURRENCY:
+    if concurrency is not None and not 1 <= concurrency <= MOST_CONCURRENCY:
         raise UnusableInput(f"The concurrency {concurrency:g} cannot be used.", where=entry.where)
     return None if concurrency is None else int(concurrency), rate
 
