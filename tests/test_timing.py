@@ -242,6 +242,21 @@ def test_every_platform_says_where_its_efficiencies_come_from() -> None:
     assert "b300" in borrowed.said
 
 
+@pytest.mark.parametrize(
+    ("model", "read"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", 141.1e9 - 128_256 * 8_192 * 2),  # BF16 checkpoint but the input embedding
+        ("Qwen/Qwen3.5-27B", 27.36e9 * 2 - 248_320 * 5_120 * 2 - 0.9e9),  # and the vision tower
+    ],
+)
+def test_a_dense_model_reads_its_checkpoint(model: str, read: float) -> None:
+    found = ledger(resolve(Server.parse(f"sglang serve --model-path {model} --tp-size 8"), platform("b300")))
+    (stage,) = stage_work(found.resolved, found.geometry)
+    shares = (*stage.decode.local, *stage.decode.total, *stage.decode.last)
+    assert sum(product.size for product in shares) == pytest.approx(read / 8, rel=0.02)
+    assert costs_of(found).decode(1, 1)[0] / SECOND > read / 8 / (HBM * MEMORY)
+
+
 def test_a_server_that_does_not_boot_has_no_step_times() -> None:
     refused = plan(compose(Choice(hardware="a3", mode="unified", strategy="balanced"))).pools[0].ledger
     with pytest.raises(UnusableInput, match="boots"):

@@ -24,7 +24,7 @@ ATTENTION = frozenset(
         "absorbed MLA copies",
         "attention",
         "gated delta net",
-        "mamba2",
+        "Mamba2",
         "indexer",
         "BF16 copies of f_a, f_b and beta",
     }
