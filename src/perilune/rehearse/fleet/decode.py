@@ -62,22 +62,19 @@ class Place:
 class DecodeRank(Rank):
     """The queue for room, and the requests between it and the running batch."""
 
-    __slots__ = ("arriving", "landed", "retracted")
+    __slots__ = ("arriving", "landed", "looked", "retracted")
 
     def __init__(self, engine: Engine, tally: Tally) -> None:
         super().__init__(engine, tally)
         self.arriving: dict[Live, Place] = {}  # their KV is not here yet
         self.landed: deque[tuple[Live, Place]] = deque()
         self.retracted: deque[tuple[Live, int]] = deque()  # and since when
+        self.looked = 0  # how many of them there were when room was last looked for
 
     @property
     def between(self) -> int:
         """Requests that have room and do not run."""
         return len(self.arriving) + len(self.landed)
-
-    def wait_for(self, cause: str, now: int) -> None:
-        """What the head of the queue waits for."""
-        self._wait_for(cause, now)
 
     def free(self, place: Place) -> None:
         """Give back what was set apart."""
@@ -95,9 +92,7 @@ class DecodeMemory(Memory):
         super().__init__(engine, tally, refuse)
         self._backup = backup
 
-    def _send_back(self, lane: Lane, live: Live, now: int) -> None:
-        self._leave(lane, live)
-        rank = lane.rank
+    def _send_back(self, rank: Rank, live: Live, now: int) -> None:
         assert isinstance(rank, DecodeRank)  # noqa: S101 - a decode server has no other
         if self._backup:
             rank.retracted.append((live, now))
@@ -215,21 +210,38 @@ class DecodeReplica(Replica):
             between += [live for live, _ in rank.retracted]
         return super().fail(now) + between
 
+    def _refusal(self, live: Live) -> str | None:
+        """Also a request that not even an empty rank would set room apart for, which the engine leaves waiting."""
+        why = super()._refusal(live)
+        if why is not None:
+            return why
+        most = max(
+            self._pages(live.isl) + self._settings.reserved_tokens, live.isl + min(live.osl, CLIP_MAX_NEW_TOKENS)
+        )
+        return "kv_tokens" if most > self.engine.tokens else None
+
     def _ranks(self) -> list[DecodeRank]:
         return [rank for rank in self.ranks if isinstance(rank, DecodeRank)]
 
     def _reconsider(self, rank: Rank, now: int) -> None:
         """Something changed that may let a request in: look at the next boundary."""
-        for lane in self.lanes:
-            if lane.rank is rank:
-                lane.batch.full = False
+        self._block(rank, blocked=False)
         self.look(rank, now)
 
-    def _plan(self, now: int) -> None:
+    def _block(self, rank: Rank, *, blocked: bool) -> None:
+        """Whether the queue of a rank need not be looked at before a request leaves."""
+        for lane in self.lanes:
+            if lane.rank is rank:
+                lane.batch.full = blocked
+
+    def _plan(self, now: int) -> bool:
         for rank in self._ranks():
             if rank.retracted:
                 self._resume(rank, now)
-            if rank.queue and not rank.retracted:
+            rank.looked = len(rank.retracted)
+            if not rank.queue:
+                self._block(rank, blocked=False)
+            elif not rank.retracted:
                 self._grant(rank, now)
         for lane in self.lanes:
             if lane.pending is None and isinstance(lane.rank, DecodeRank) and lane.rank.landed:
@@ -237,6 +249,7 @@ class DecodeReplica(Replica):
         running = sum(self._running_on(rank) for rank in self.ranks)
         if running > self.admitted_max:
             self.admitted_max = running
+        return any(lane.pending is not None for lane in self.lanes)
 
     def _running_on(self, rank: Rank) -> int:
         return sum(
@@ -331,9 +344,7 @@ class DecodeReplica(Replica):
             rank.queue.popleft()
             rank.arriving[live] = place
             granted.append(live)
-        for lane in self.lanes:
-            if lane.rank is rank:
-                lane.batch.full = blocked
+        self._block(rank, blocked=blocked)
         for live in granted:
             self._granted(live, now)
 
@@ -363,10 +374,17 @@ class DecodeReplica(Replica):
         if any(rank.arriving.get(live) is place for rank in self._ranks()):
             self.land(live, now)
 
+    def _stretch(self) -> int:
+        if any(len(rank.retracted) != rank.looked for rank in self._ranks()):
+            return 1
+        return super()._stretch()
+
     def _unblock(self, now: int) -> bool:
-        """Refuse what not even an empty server has room for."""
+        """Nothing runs: let in what has come, or refuse what not even an empty server has room for."""
         for rank in self._ranks():
-            if rank.between:
+            if rank.landed:
+                return True
+            if rank.arriving:
                 continue
             if rank.retracted:
                 live, _ = rank.retracted.popleft()
