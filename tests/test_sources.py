@@ -363,6 +363,9 @@ def test_where_the_image_is_named(content: str, name: str, line: int | None) -> 
         ("#!/bin/bash\n#SBATCH --nodes=4\nsrun sglang serve\n", "a.sh", None, 4),
         ("#!/bin/bash\n#SBATCH --nodes=4\nsrun -N 2 sglang serve\n", "a.sh", None, 2),
         ("#!/bin/bash\n#SBATCH -N 2-4\nsrun sglang serve\n", "a.sh", None, None),
+        ("#!/bin/bash\n#SBATCH --nodes=1\nsglang serve --nnodes 2 --node-rank $SLURM_ARRAY_TASK_ID\n", "a.sh", None,
+         None),
+        ("for i in 0 1; do srun --nodes=1 -w n$i sglang serve --nnodes 2 --node-rank $i & done\n", "a.sh", None, None),
         (DYNAMO, "dgd.yaml", None, 2),
     ],
 )  # fmt: skip
@@ -380,6 +383,39 @@ def test_a_group_of_pods_says_its_size_and_its_pods() -> None:
 def test_several_servers_of_a_job_share_its_nodes() -> None:
     reading = read("#!/bin/bash\n#SBATCH -N 4\nsrun sglang serve --tp 8 &\nsrun sglang serve --tp 4\n")
     assert [one.group_size for one in reading.servers] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'CMD="sglang serve --tp 8"\n$CMD --port 1',
+        'A=(sglang serve --tp 8)\n"${A[@]}" &',
+        'log "waiting for sglang serve"\nsglang serve --tp 8',
+        'log() { echo "$@"; }\nlog "sglang serve is starting"\nsglang serve --tp 8',
+        'WHAT="how to run sglang serve"\nsglang serve --tp 8',
+        "PID=$(pgrep -f sglang.launch_server)\nsglang serve --tp 8",
+        'if [ -n "$(pgrep -f sglang.launch_server)" ]; then exit 1; fi\nsglang serve --tp 8',
+        "V=$(sglang serve --help)\nsglang serve --tp 8",
+        ": <<E\nsglang serve --tp 4\nE\nsglang serve --tp 8",
+        "trap 'pkill -f \"sglang serve\"' EXIT\nsglang serve --tp 8",
+    ],
+)
+def test_speaking_of_a_server_starts_none(content: str) -> None:
+    reading = read(content)
+    assert [one.server.value("--tp") for one in reading.servers] == ["8"]
+    assert not [note for note in reading.notes if note.unread]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['run_on n1 "sglang serve --tp 8"', 'parallel ::: "cd /x && exec python3 -m sglang.launch_server --tp 8"'],
+)
+def test_a_server_that_somebody_else_starts_is_not_read(content: str) -> None:
+    assert [note.unread for note in read(content).notes] == [True]
+
+
+def test_what_a_command_substitution_starts_is_read() -> None:
+    assert [one.server.value("--tp") for one in read("X=$(sglang serve --tp 8)\n").servers] == ["8"]
 
 
 def test_a_router_is_found_beside_its_servers() -> None:

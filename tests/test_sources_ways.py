@@ -12,7 +12,7 @@ from perilune.plan.sources.ways import Choice, groups
 def ports(content: str, name: str = "a.sh") -> list[set[str]]:
     """The groups of servers that run together, by their ports."""
     found = read_source(Text(name, content)).servers
-    named, complete = groups([one.way for one in found])
+    named, complete = groups([one.ways for one in found])
     assert complete
     return [{found[i].server.value("--port") or "" for i in group} for group in named]
 
@@ -86,6 +86,15 @@ TOGETHER = {
         f"stop() {{ kill $P; }}\n{serve(1)} &\n{serve(2)} &",
         [{"1", "2"}],
     ),
+    "an option that sets the variable": (
+        "R=p\nwhile [ $# -gt 0 ]; do case $1 in --role) R=$2; shift;; esac; shift; done\n"
+        f"if [ $R = p ]; then {serve(1)}; else {serve(2)}; fi",
+        [{"1"}, {"2"}],
+    ),
+    "a variable set by another test": (
+        f"if [ $1 = p ]; then R=p; else R=d; fi\nif [ $R = p ]; then {serve(1)}; else {serve(2)}; fi",
+        [{"1"}, {"2"}],
+    ),
     "inside another shell": (
         f"if [ $R = p ]; then srun bash -c '{serve(1)}'; else srun bash -c '{serve(2)}'; fi",
         [{"1"}, {"2"}],
@@ -156,8 +165,8 @@ def test_manifests_of_unrelated_names(names: tuple[str, ...], expected: list[set
 def test_the_largest_groups_of_ways() -> None:
     one, two, three = (frozenset({value}) for value in "abc")
     ways = [{"x": Choice(one)}, {"x": Choice(two)}, {"y": Choice(one)}, {"y": Choice(None, one)}, {"x": Choice(three)}]
-    assert groups(ways) == ([[0, 2], [0, 3], [1, 2], [1, 3], [2, 4], [3, 4]], True)
-    many = [{f"{i}": Choice(value)} for i in range(12) for value in (one, two)]
+    assert groups([(way,) for way in ways]) == ([[0, 2], [0, 3], [1, 2], [1, 3], [2, 4], [3, 4]], True)
+    many = [({f"{i}": Choice(value)},) for i in range(12) for value in (one, two)]
     assert groups(many)[1] is False
 
 

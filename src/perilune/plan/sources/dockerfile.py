@@ -11,8 +11,9 @@ from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.found import Note, Reading, Word
 from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.instructions import Instruction, instructions
-from perilune.plan.sources.launch import LAUNCHER, Surroundings, add_command, read_script
+from perilune.plan.sources.launch import Surroundings, add_command, read_script
 from perilune.plan.sources.machines import platform_in
+from perilune.plan.sources.mentions import LAUNCHER
 from perilune.plan.sources.read import unreached
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command

@@ -11,7 +11,7 @@ from perilune.plan.rules.finding import Severity
 from perilune.plan.server import Server
 from perilune.plan.sources.changes import Change
 from perilune.plan.sources.text import Text
-from perilune.plan.sources.ways import Way
+from perilune.plan.sources.ways import ANY_WAY, Ways
 
 Style = Literal["shell", "item", "entry", "json"]
 
@@ -50,8 +50,8 @@ class Found:
     entry of a list of variables. `image_at` is where the image is named. `expands` says that a shell reads the
     command first.
 
-    `way` is what the branches that lead here take for granted, so that servers of ways that exclude each other are
-    never taken to run together; `unlikely` marks one that stands behind a test or an end that the script itself
+    `ways` say what the branches that lead here take for granted, so that servers of ways that exclude each other
+    are never taken to run together; `unlikely` marks one that stands behind a test or an end that the script itself
     decides otherwise. `unread` names a `--config` file whose flags are not known, `platform` what the text says of
     this server alone, and `composed` that Perilune wrote the command, so that its placeholders are to be filled in.
     `gpus_visible`, `group_size` and `host` are what the rules know by those names; `background` says that the shell
@@ -70,7 +70,7 @@ class Found:
     image: str | None = None
     image_at: int | None = None
     expands: bool = False
-    way: Way = field(default_factory=dict)
+    ways: Ways = ANY_WAY
     unlikely: bool = False
     unread: str = ""
     platform: str | None = None

@@ -49,6 +49,8 @@ def use_of(script: Script, command: Node | None, redirect: Node, around: Node, s
             files += [word for word in words[1:] if not word.startswith("-") and word not in ("tee", "sudo")]
         elif _runs(names):
             return Use.SCRIPT
+        elif bare[:1] in ([":"], ["true"]):
+            return Use.SHOWN
         elif bare and bare[0] not in _COPIES:
             return Use.OTHER
     written = [PurePath(file.strip("\"'")) for file in files if file not in ("/dev/null", "&1", "&2", "1", "2")]

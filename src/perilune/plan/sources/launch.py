@@ -18,15 +18,19 @@ from perilune.plan.sources.machines import ContainerRun, nodes_of_step, runs_con
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command, Walk
 from perilune.plan.sources.text import Text
-from perilune.plan.sources.ways import Way, either
+from perilune.plan.sources.ways import Way, both
 from perilune.plan.sources.words import Piece, Scope
 
 HERE = "\0here"  # the machine that the script runs on, until its other servers are known
 SCRIPTS = frozenset({"command", "shell script", "sbatch script"})
-LAUNCHER = re.compile(r"\bsglang\s+serve\b|\bsglang\.(?:launch_server|cli\.main)\b|\bdynamo\.sglang\b")
 _VARIABLE = re.compile(r"\$\{?\w+\}?")
 _ROUTERS = frozenset({"sglang-router", "smg"})
-_ONLY_NAMES = frozenset({"echo", "printf", "pgrep", "pkill", "grep", "which", "command", "type", "man", "alias"})
+_ONLY_NAMES = frozenset(
+    {
+        "echo", "printf", "pgrep", "pkill", "grep", "egrep", "fgrep", "which", "type", "man", "alias", "test", "logger",
+        "pip", "pip3", "uv", "ps", "awk", "sed", "trap",
+    }
+)  # fmt: skip
 _HELP = frozenset({"-h", "--help", "--version"})
 DYNAMO = "dynamo.sglang"
 
@@ -93,7 +97,7 @@ def _distinct(found: Sequence[Found]) -> list[Found]:
             continue
         key = (one.server, one.line)
         known = kept.get(key)
-        kept[key] = one if known is None else replace(known, way=either(known.way, one.way))
+        kept[key] = one if known is None else replace(known, ways=both(known.ways, one.ways))
     return list(kept.values())
 
 
@@ -125,12 +129,14 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
         around.routers.append(router)
     if not texts or not _names_launcher(texts):
         return
+    before = len(around.seen)
     around.seen.append((command.first, command.last))
+    around.seen += [(word.start or word.at, word.end) for word in command.words if word.at is not None]
     if PurePosixPath(texts[0]).name in _ONLY_NAMES or _HELP.intersection(texts):
         return
     server, words = _server(command, texts)
     if server is None:
-        around.seen.pop()
+        del around.seen[before:]
         return
     start = next((i for i, word in enumerate(command.words) if words and word is words[0]), len(command.words))
     head = command.words[start - 1] if start else None
@@ -143,7 +149,7 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
     found = Found(
         server, around.kind, line, around.name, words, head, env,
         command.first if expands else None, around.env_tail, image, image_at, expands,
-        way={**around.way, **command.way}, unlikely=command.unlikely,
+        ways=({**around.way, **command.way},), unlikely=command.unlikely,
         gpus_visible=container.gpus if container and container.gpus else around.gpus_visible,
         group_size=nodes_of_step(server.wrapper) or around.group_size,
         host=_host(command, server, around, container),

@@ -60,10 +60,10 @@ def nodes_of_step(wrapper: Sequence[str]) -> int | None:
 
 
 def nodes_asked(options: Sequence[str]) -> int | None:
-    """The number of nodes that options of Slurm ask for."""
+    """The number of nodes that options of Slurm ask for; None for one, as a step is that starts each by itself."""
     for index, word in enumerate(options):
         match = re.fullmatch(r"(?:-N|--nodes)=?(\d*)", word)
         if match:
             text = match[1] or (options[index + 1] if index + 1 < len(options) else "")
-            return int(text) if _NUMBER.fullmatch(text) else None
+            return int(text) if _NUMBER.fullmatch(text) and text != "1" else None
     return None

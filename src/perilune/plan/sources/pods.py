@@ -11,7 +11,8 @@ import yaml
 from perilune.errors import UnusableInput
 from perilune.plan.sources.found import Found, Note, Word
 from perilune.plan.sources.inner import inner_script
-from perilune.plan.sources.launch import LAUNCHER, Surroundings, add_command, read_script
+from perilune.plan.sources.launch import Surroundings, add_command, read_script
+from perilune.plan.sources.mentions import LAUNCHER
 from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command

@@ -10,8 +10,9 @@ from pathlib import Path, PurePath
 from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.composed import composed
 from perilune.plan.sources.found import Found, Note, Reading
-from perilune.plan.sources.launch import LAUNCHER, Surroundings, read_script
+from perilune.plan.sources.launch import Surroundings, read_script
 from perilune.plan.sources.machines import nodes_asked
+from perilune.plan.sources.mentions import LAUNCHER
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.text import Text, read_text
 from perilune.plan.sources.typography import as_meant

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from perilune.errors import UnusableInput
 from perilune.plan.commandline.form import container_tool
-from perilune.plan.sources import branches, heredoc, lifetime, misread
+from perilune.plan.sources import branches, heredoc, lifetime, mentions, misread
 from perilune.plan.sources.found import Note, Word
 from perilune.plan.sources.inner import inner_script, machine_of
 from perilune.plan.sources.script import Script
-from perilune.plan.sources.tree import chain, first_error
+from perilune.plan.sources.tree import chain, first_error, substitutions
 from perilune.plan.sources.ways import Choice
 from perilune.plan.sources.words import Scope, single, store, words_of
 
@@ -64,6 +64,7 @@ class Walk:
     effort: int = 0
     machine: str | None = None
     conditional: int = 0
+    captured: int = 0
 
     def __post_init__(self) -> None:
         self.broken = misread.Broken(tuple(self.script.glued), tuple(self.script.loose))
@@ -116,6 +117,8 @@ class Walk:
                 return self._assign(node, scopes)
             case "command":
                 return self._command(node, scopes)
+            case "test_command":
+                self._inside(node, scopes)
             case "subshell":
                 self._all(node.children, [scope.fork() for scope in scopes])
         return self._all(node.children, scopes) if node.type in _BODIES else scopes
@@ -193,10 +196,13 @@ class Walk:
         exports = node.type == "declaration_command" and (
             node.children[0].type == "export" or "-x" in self.script.of(node).split()
         )
+        self._inside(node, scopes)
         for scope in scopes:
             for part in parts:
                 if part.type == "variable_assignment":
                     name = store(self.script, part, scope)
+                    value = scope.variables[name]
+                    self.passed += mentions.only_mentions(value if isinstance(value, tuple) else [value.word()])
                 elif part.type in ("variable_name", "word"):
                     name = self.script.of(part)
                 else:
@@ -218,7 +224,7 @@ class Walk:
         """The script that a here-document is, where it is one."""
         first, last = self.script.offset(document.start_byte), self.script.offset(document.end_byte - 1)
         use = heredoc.use_of(self.script, command, document, around, scope)
-        if use is heredoc.Use.SHOWN:
+        if use is heredoc.Use.SHOWN and not self.captured:
             self.passed.append((first, last))
         inside = heredoc.text_in(self.script, document, scope) if use is heredoc.Use.SCRIPT else None
         if inside is None:
@@ -232,6 +238,7 @@ class Walk:
             self.notes.append(Note(message, self.script.line(document.start_byte), problem.fix or "", unread=True))
 
     def _command(self, node: Node, scopes: list[Scope]) -> list[Scope]:
+        self._inside(node, scopes)
         name = node.child_by_field_name("name")
         own = [child for child in node.named_children if child.type == "variable_assignment"]
         arguments = node.children_by_field_name("argument")
@@ -248,8 +255,18 @@ class Walk:
             after.extend(self._one(node, own, words, scope))
         return self._capped(after)
 
+    def _inside(self, node: Node, scopes: list[Scope]) -> None:
+        """The commands that a command runs for their output."""
+        if "$(" not in (written := self.script.of(node)) or "sglang" not in written:
+            return
+        self.captured += 1
+        for inner in substitutions(node):
+            self._all(inner.children, [scope.fork() for scope in scopes])
+        self.captured -= 1
+
     def _one(self, node: Node, own: Sequence[Node], words: list[Word], scope: Scope) -> list[Scope]:
         called = words[0].text if words else ""
+        self.passed += mentions.only_mentions(words)
         if called in scope.functions and self.depth < MOST_DEPTH - 10:
             self.called.add(called)
             inner = scope.fork()

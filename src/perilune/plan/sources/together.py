@@ -31,7 +31,8 @@ class Together:
         sides = any(one.side for one in servers)
         self._known = [i for i, one in enumerate(servers) if not one.found.unread and (one.side or not sides)]
         self._ways = [
-            {f"{one.source}: {subject}": choice for subject, choice in one.found.way.items()} for one in servers
+            tuple({f"{one.source}: {subject}": choice for subject, choice in way.items()} for way in one.found.ways)
+            for one in servers
         ]
 
     @cached_property

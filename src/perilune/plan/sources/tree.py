@@ -19,6 +19,18 @@ def chain(node: Node) -> tuple[list[Node], list[str]]:
     return [node, *reversed(parts)], operators[::-1]
 
 
+def substitutions(node: Node) -> list[Node]:
+    """The `$(...)` in a node, those within others left to them."""
+    found, stack = [], list(node.children)
+    while stack:
+        one = stack.pop()
+        if one.type == "command_substitution":
+            found.append(one)
+        else:
+            stack.extend(one.children)
+    return found[::-1]
+
+
 def first_error(node: Node) -> Node | None:
     """The first place where a tree is broken."""
     if not node.has_error:

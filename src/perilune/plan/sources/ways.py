@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 MOST_GROUPS = 256
 MOST_KINDS = 256
+MOST_WAYS = 32
 
 Values = frozenset[str]
 
@@ -38,11 +39,28 @@ class Choice:
 
 
 Way = Mapping[str, Choice]
+Ways = tuple[Way, ...]
+ANY_WAY: Ways = ({},)
 
 
-def meet(one: Way, other: Way) -> bool:
-    """Whether both ways can be gone by one run of what they lead through."""
+def meet(one: Ways, other: Ways) -> bool:
+    """Whether some way of each can be gone by one run of what they lead through."""
+    return any(_meet(mine, yours) for mine in one for yours in other)
+
+
+def _meet(one: Way, other: Way) -> bool:
     return all(choice.meets(other[subject]) for subject, choice in one.items() if subject in other)
+
+
+def both(one: Ways, other: Ways) -> Ways:
+    """The ways of either; of many, what they take for granted alike."""
+    every = [*one, *(way for way in other if way not in one)]
+    if len(every) <= MOST_WAYS:
+        return tuple(every)
+    alike = dict(every[0])
+    for way in every[1:]:
+        alike = either(alike, way)
+    return (alike,)
 
 
 def either(one: Way, other: Way) -> dict[str, Choice]:
@@ -59,21 +77,21 @@ def either(one: Way, other: Way) -> dict[str, Choice]:
     return found
 
 
-def groups(ways: Sequence[Way]) -> tuple[list[list[int]], bool]:
-    """The largest sets of ways that can all be gone together, by their numbers, and whether those are all.
+def groups(every: Sequence[Ways]) -> tuple[list[list[int]], bool]:
+    """The largest sets of what can be reached together, by their numbers, and whether those are all.
 
-    Ways that take the same for granted are alike, so that the search is among the different ones.
+    Things that are reached by the same ways are alike, so that the search is among the different ones.
     """
-    members: dict[frozenset[tuple[str, Choice]], list[int]] = {}
-    for number, way in enumerate(ways):
-        members.setdefault(frozenset(way.items()), []).append(number)
+    members: dict[frozenset[frozenset[tuple[str, Choice]]], list[int]] = {}
+    for number, ways in enumerate(every):
+        members.setdefault(frozenset(frozenset(way.items()) for way in ways), []).append(number)
     alike = list(members.values())
     if len(alike) < 2:
         return ([alike[0]] if alike else []), True
-    kinds = [dict(key) for key in members]
+    kinds = [tuple(dict(way) for way in key) for key in members]
     if len(kinds) > MOST_KINDS:
-        free = [number for kind, numbers in zip(kinds, alike, strict=True) if not kind for number in numbers]
-        return [sorted([*numbers, *free]) for kind, numbers in zip(kinds, alike, strict=True) if kind], False
+        free = [number for kind, numbers in zip(kinds, alike, strict=True) if {} in kind for number in numbers]
+        return [sorted([*numbers, *free]) for kind, numbers in zip(kinds, alike, strict=True) if {} not in kind], False
     near = [{j for j, other in enumerate(kinds) if i != j and meet(one, other)} for i, one in enumerate(kinds)]
     found: list[list[int]] = []
     for clique in _cliques(near):
