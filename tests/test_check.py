@@ -559,6 +559,18 @@ def test_fix_of_a_pair_agrees_on_both_sides(write) -> None:  # type: ignore[no-u
     assert ("fp8_e4m3" in changed[0]) != ("bf16" in changed[0])
 
 
+def test_fix_of_a_pair_changes_every_node(write) -> None:  # type: ignore[no-untyped-def]
+    def nodes(server: str, address: str) -> str:
+        spread = f"--tp-size 16 --nnodes 2 --dist-init-addr {address}:5000"
+        head = server.replace("--tp-size 8", f"{spread} --node-rank 0")
+        return head + head.replace("--node-rank 0", "--node-rank 1")
+
+    name = write(nodes(PREFILL, "10.0.0.1") + nodes(DECODE, "10.0.0.2"))
+    assert errors(findings(name, "--platform", "b300")) == ["pd-kv-dtype"]
+    result = run(name, "--platform", "b300", "--fix")
+    assert (result.return_value, result.stdout.count("fp8_e4m3"), result.stdout.count("bf16")) == (0, 4, 0)
+
+
 def test_what_no_edit_corrects_is_left_and_said(write) -> None:  # type: ignore[no-untyped-def]
     content = SOUND.replace("--tp-size 8", "--tp-size 8 --dist-init-addr <node0-ip>:20000 --nnodes 2 --node-rank 0")
     result = run(write(content), "--platform", "b300", "--fix")

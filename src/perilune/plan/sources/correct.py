@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perilune.plan.rules import Finding, apply_edits
+from perilune.plan.rules.pools import pools
 from perilune.plan.server import Server
 from perilune.plan.sources.judge import Judge, Judged, Routers, pair_of
 from perilune.plan.sources.together import Together
@@ -20,12 +21,20 @@ def corrected(judge: Judge, servers: Sequence[Judged], routers: Routers = ()) ->
         for p, d in Together(now).pairs:
             for finding in pair_of(now[p], now[d], routers):
                 if finding.severity == "error" and finding.edits:
-                    at = d if finding.pool == "decode" else p
-                    now[at] = _alone(judge, _edited(judge, now[at], finding))
+                    for at in _nodes(now, d if finding.pool == "decode" else p):
+                        now[at] = _alone(judge, _edited(judge, now[at], finding))
                     break
         if before == [one.found.server for one in now]:
             break
     return [one.found.server for one in now]
+
+
+def _nodes(servers: Sequence[Judged], head: int) -> list[int]:
+    """The server and those that are nodes of it: what changes on one node changes on all."""
+    mine = servers[head].subject
+    beside = sorted({index for group in Together(servers).groups if head in group for index in group} | {head})
+    pool = next((pool for pool in pools([servers[index].subject for index in beside]) if mine in pool), [mine])
+    return [index for index in beside if servers[index].subject in pool]
 
 
 def _alone(judge: Judge, one: Judged) -> Judged:
