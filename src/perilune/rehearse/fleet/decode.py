@@ -281,6 +281,7 @@ class DecodeReplica(Replica):
             page = engine.page
             rank.cache.free_tokens(live.held + -live.isl // page * page)
             rank.cache.finish(live.claim, 0, live.isl, live.isl)
+            self._block(rank, blocked=False)
             self._end(rank, live, now)
         return flight if flight.done else None
 
