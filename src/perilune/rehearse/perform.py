@@ -14,7 +14,7 @@ from perilune.plan.deployment import Deployment, Role
 from perilune.plan.planned import Plan, PlannedPool
 from perilune.rehearse.acceptance import Acceptance, acceptance_for
 from perilune.rehearse.engine import acceptance_of, engine_of
-from perilune.rehearse.fleet.decode import DecodeSettings
+from perilune.rehearse.fleet.decode import decode_settings
 from perilune.rehearse.fleet.encoders import EncoderSettings
 from perilune.rehearse.fleet.outages import Outage
 from perilune.rehearse.fleet.pd import PdFleet
@@ -116,8 +116,9 @@ def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, 
     if host is not None:
         store = new_store(cache["page"], states=cache["slots"] is not None) if host.storage else None
         new_cache = partial(HostedCache, host=host, store=store, **cache)
+    engine = engine_of(item, new_cache, acceptance=None if accepted is None else acceptance_of(accepted.length))
     return Server(
-        engine=engine_of(item, new_cache, acceptance=None if accepted is None else acceptance_of(accepted.length)),
+        engine=replace(engine, slots=cache["slots"] or 0),
         costs=costs,
         images=image_settings(item) if images else None,
         host=host,
@@ -146,17 +147,14 @@ def _fleet(
         prefill_policy = decode_policy = settings.router
     if "unified" in servers:
         return RoutedFleet(servers["unified"], router=decode_policy, outages=settings.outages, encoders=encoders)
-    values = next(item.resolved.values for item in plan.pools if item.pool.role == "decode")
-    decode = DecodeSettings(
-        extra_slots=values["disaggregation_decode_extra_slots"] or 0,
-        reserved_tokens=values["num_reserved_decode_tokens"],
-    )
+    pool = next(item for item in plan.pools if item.pool.role == "decode")
+    decode = decode_settings(pool)
     return PdFleet(
         servers["prefill"],
         [(server, decode) for server in servers["decode"]],
         prefill_policy=prefill_policy,
         decode_policy=decode_policy,
-        allocation=values["disaggregation_decode_allocation_policy"],
+        allocation=pool.resolved.values["disaggregation_decode_allocation_policy"],
         outages=settings.outages,
         encoders=encoders,
     )

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from perilune.errors import Refused
+from perilune.plan.planned import PlannedPool
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
 from perilune.rehearse.events import WAKE
@@ -38,6 +40,11 @@ Refuse = Callable[[Live, int, str], None]
 CLIP_MAX_NEW_TOKENS: Final = 4096
 NO_BACKUP: Final = "retracted"
 
+NOT_MODELLED: Final = {
+    "disaggregation_decode_enable_radix_cache": "--disaggregation-decode-enable-radix-cache keeps prefixes on decode",
+    "disaggregation_decode_enable_offload_kvcache": "--disaggregation-decode-enable-offload-kvcache moves KV out",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeSettings:
@@ -46,6 +53,19 @@ class DecodeSettings:
     extra_slots: int  # disaggregation_decode_extra_slots
     reserved_tokens: int = 512  # num_reserved_decode_tokens
     backup: bool = True  # whether retracted requests keep their KV (disaggregation_decode_retraction_backup)
+
+
+def decode_settings(item: PlannedPool) -> DecodeSettings:
+    """Of a planned decode pool. Raises Refused for options that change the rules in ways that are not modelled."""
+    v = item.resolved.values
+    for field, what in NOT_MODELLED.items():
+        if v[field]:
+            raise Refused(f"{what}, which a rehearsal does not model.", where="decode pool")
+    return DecodeSettings(
+        extra_slots=v["disaggregation_decode_extra_slots"] or 0,
+        reserved_tokens=v["num_reserved_decode_tokens"],
+        backup=v["disaggregation_decode_retraction_backup"] != "none",
+    )
 
 
 class Place:

@@ -18,6 +18,15 @@ OTHER_POOLS: Final = {
 """What changes the rules of the two pools in ways that are not modelled."""
 
 
+def slots_of(pool: PlannedPool) -> int | None:
+    """State slots of one worker; None without states. A PD decode server builds them for requests in transfer too."""
+    sizing = pool.ledger.sizing
+    if sizing is None or sizing.slots is None or pool.pool.role != "decode":
+        return None if sizing is None else sizing.slots
+    built = [stage.allocated.slots for stage in pool.ledger.stages if stage.allocated is not None]
+    return min(built, default=sizing.slots)
+
+
 def cache_settings(pool: PlannedPool) -> dict[str, Any]:
     """What `RadixCache` takes, for one attention-DP worker of a pool; sizes come from its ledger.
 
@@ -35,7 +44,7 @@ def cache_settings(pool: PlannedPool) -> dict[str, Any]:
     return {
         "tokens": sizing.logical_tokens,
         "page": v["page_size"] * dcp,
-        "slots": sizing.slots,
+        "slots": slots_of(pool),
         "snapshots": Snapshots.of(
             v["mamba_radix_cache_strategy"],
             page_size=v["page_size"],
