@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from perilune.errors import UnusableInput
 from perilune.plan.sources.read import read_file, read_source
+from perilune.plan.sources.rewrite import rewritten
 from perilune.plan.sources.text import Text
+from perilune.plan.sources.ways import groups
 
 SECONDS = 5.0
 BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
@@ -158,7 +160,11 @@ def test_runaway_scripts_end(content: str) -> None:
 PIECES = st.sampled_from(
     ["sglang serve", " --tp 8", "\n", "'", '"', "$X", "${X:-1}", "(", ")", "{", "}", "\\", "A=(", "fi", "if a; then ",
      "f() ", "<<E\n", "E\n", "&", "|", ";", "bash -c ", "docker run img ", "- ", ": ", "args:", "é", "\r\n", "#",
-     "&a ", "*a", "<<: ", "[", "]", "{{ x }}", "<node0-ip>", "kind: Pod\napiVersion: v1\n", "FROM x\n", "CMD ", "|-\n "]
+     "&a ", "*a", "<<: ", "[", "]", "{{ x }}", "<node0-ip>", "kind: Pod\napiVersion: v1\n", "FROM x\n", "CMD ", "|-\n ",
+     "\\\n", "\\ \n", " \u2013tp 8", "\u00a0", "\u200b", "\u201c", " `\n -", " ^\n -", "$$", "$(A)", "$(", "ARG A=1\n",
+     "ENV B=$A\n", "FROM a AS b\n", "<<-E\n", "<<< ", "exec ", "exit\n", "kill 1\n", "case $1 in a) ", ";; esac\n",
+     "else ", "[ $X = 1 ]", " && ", "for r in a b; do ", "done\n", " --config x.yaml", "cat > r.sh ", "ssh n1 ",
+     "# perilune commands: platform b300\n", "srun -N2 "]
 )  # fmt: skip
 
 
@@ -169,9 +175,14 @@ def test_any_text_is_read_or_refused(content: str, name: str) -> None:
         reading = read_source(Text(name, content))
     except UnusableInput:
         return
+    assert reading.text is not None
     for one in reading.servers:
         assert tuple(word.text for word in one.words) == one.server.argv
-        assert all(word.at is None or 0 <= word.at <= len(content) for word in one.words)
+        assert all(word.at is None or 0 <= word.at <= len(reading.text.text) for word in one.words)
+    groups([one.ways for one in reading.servers])
+    wanted = [one.server.set("--port", 1234) for one in reading.servers]
+    better, left = rewritten(reading.text, reading.servers, wanted, read_source)
+    assert left or {one.server.value("--port") for one in read_source(better).servers} <= {"1234"}
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from perilune.plan.sources.read import read_source
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.ways import Choice, groups
+
+BASH = shutil.which("bash")
 
 
 def ports(content: str, name: str = "a.sh") -> list[set[str]]:
@@ -105,6 +111,30 @@ TOGETHER = {
 @pytest.mark.parametrize(("content", "expected"), TOGETHER.values(), ids=TOGETHER)
 def test_servers_that_run_together(content: str, expected: list[set[str]]) -> None:
     assert ports(content) == expected
+
+
+RUN_BY_BASH = {
+    name: content
+    for name, (content, _) in TOGETHER.items()
+    if not any(word in content for word in ("kill", "docker", "srun", "wait\n"))
+}
+
+
+@pytest.mark.skipif(BASH is None, reason="no Bash here")
+@pytest.mark.parametrize("content", RUN_BY_BASH.values(), ids=RUN_BY_BASH)
+@pytest.mark.parametrize("role", ["p", "d", "x"])
+def test_what_bash_runs_together_is_in_one_group(content: str, role: str, tmp_path: Path) -> None:
+    program = tmp_path / "sglang"
+    program.write_text(f'#!{BASH}\nfor port; do :; done\necho "$port" >> ports\n')
+    program.chmod(0o755)
+    (tmp_path / "a.sh").write_text(content + "\nwait\n")
+    environment = {"PATH": str(tmp_path), "R": role, "A": role, "B": role}
+    subprocess.run(
+        [str(BASH), "a.sh", role], cwd=tmp_path, env=environment, check=False, timeout=10, capture_output=True
+    )
+    log = tmp_path / "ports"
+    started = set(log.read_text().split()) if log.exists() else set()
+    assert any(started <= group for group in ports(content)), started
 
 
 @pytest.mark.parametrize(
