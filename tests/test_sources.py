@@ -76,6 +76,7 @@ SHELL = (
          ("2: sglang serve --served-model-name 'ü' --tp 8",)),
     Case("only its name", "pkill -f 'sglang serve'\necho sglang serve\nsglang serve --tp 8",
          ("3: sglang serve --tp 8",)),
+    Case("another starter", "uv run sglang serve --tp 8", ("1: uv run sglang serve --tp 8",)),
     Case("a comment", "# sglang serve --tp 4\nsglang serve --tp 8", ("2: sglang serve --tp 8",)),
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ _ROUTERS = frozenset({"sglang-router", "smg"})
 _ONLY_NAMES = frozenset(
     {
         "echo", "printf", "pgrep", "pkill", "grep", "egrep", "fgrep", "which", "type", "man", "alias", "test", "logger",
-        "pip", "pip3", "uv", "ps", "awk", "sed", "trap",
+        "pip", "pip3", "ps", "awk", "sed", "trap",
     }
 )  # fmt: skip
 _HELP = frozenset({"-h", "--help", "--version"})
@@ -131,7 +131,9 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
         return
     before = len(around.seen)
     around.seen.append((command.first, command.last))
-    around.seen += [(word.start or word.at, word.end) for word in command.words if word.at is not None]
+    for word in command.words:  # those that stand in a variable
+        if word.at is not None and not command.first <= word.at <= command.last:
+            around.seen.append((word.at if word.start is None else word.start, word.end))
     if PurePosixPath(texts[0]).name in _ONLY_NAMES or _HELP.intersection(texts):
         return
     server, words = _server(command, texts)
