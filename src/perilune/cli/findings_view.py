@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
+from perilune.cli.check_view import COLOURS
 from perilune.cli.output import WIDTH
 from perilune.plan.rules import Finding
 
-STYLES = {"error": "bold red", "rewrite": "yellow", "capacity": "magenta", "advice": "cyan"}
 INDENT = " " * 10
 
 
@@ -20,7 +20,8 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> None:
     for finding in findings:
         text = f"[{finding.pool}] {finding.message}" if finding.pool else finding.message
         lines = textwrap.wrap(text, WIDTH - len(INDENT)) or [""]
-        head = Text(f"{finding.severity:<10}", style=STYLES[finding.severity])
+        bold = "bold " if finding.severity == "error" else ""
+        head = Text(f"{finding.severity:<10}", style=bold + COLOURS[finding.severity])
         console.print(head.append(lines[0], style="default"))
         for line in lines[1:]:
             console.print(Text(INDENT + line))
