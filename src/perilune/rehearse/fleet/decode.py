@@ -272,11 +272,13 @@ class DecodeReplica(Replica):
         return any(lane.pending is not None for lane in self.lanes)
 
     def _running_on(self, rank: Rank) -> int:
-        return sum(
-            lane.batch.count + (len(lane.pending.done) if lane.pending is not None else 0)
-            for lane in self.lanes
-            if lane.rank is rank
-        )
+        running = 0
+        for lane in self.lanes:
+            if lane.rank is rank:
+                running += lane.batch.count
+                if lane.pending is not None:
+                    running += len(lane.pending.done)
+        return running
 
     def _let_in(self, lane: Lane, rank: DecodeRank, now: int) -> Flight | None:
         """Requests that have come, as far as they may run."""
@@ -305,19 +307,10 @@ class DecodeReplica(Replica):
             self._end(rank, live, now)
         return flight if flight.done else None
 
-    def _spare(self, rank: DecodeRank, retractable: int | None) -> int:
-        """KV tokens that a new request may count on."""
+    def _spare(self, rank: DecodeRank, longest: int = 0) -> int:
+        """KV tokens that a new request may count on; `longest` is what a running one may still need."""
         active = self._running_on(rank) + rank.between
-        kept = self._settings.reserved_tokens * active
-        if retractable is not None:
-            longest = [
-                live.isl + min(live.osl, CLIP_MAX_NEW_TOKENS) - retractable
-                for lane in self.lanes
-                if lane.rank is rank
-                for _, _, live in lane.batch.heap
-            ]
-            kept = max(kept, max(longest, default=0))
-        return rank.cache.tokens_free - kept
+        return rank.cache.tokens_free - max(self._settings.reserved_tokens * active, longest)
 
     def _pages(self, tokens: int) -> int:
         """Whole pages for so much KV and what a speculative step keeps ahead of it."""
@@ -341,7 +334,10 @@ class DecodeReplica(Replica):
         """Give room to the head of the queue, and to those behind it, while there is some."""
         engine, settings = self.engine, self._settings
         granted: list[Live] = []
-        retractable = sum(lane.batch.kv for lane in self.lanes if lane.rank is rank) // TOKEN
+        batches = [lane.batch for lane in self.lanes if lane.rank is rank]
+        retractable = sum([batch.kv for batch in batches]) // TOKEN
+        most = [live.isl + min(live.osl, CLIP_MAX_NEW_TOKENS) for batch in batches for _, _, live in batch.heap]
+        longest = max(most, default=0) - retractable
         blocked = False
         while rank.queue:
             live = rank.queue[0]
@@ -352,8 +348,8 @@ class DecodeReplica(Replica):
             pages = self._pages(live.isl)
             now_needed = pages + settings.reserved_tokens
             needed = max(now_needed, live.isl + min(live.osl, CLIP_MAX_NEW_TOKENS) - retractable)
-            if needed > self._spare(rank, retractable):
-                blocked = now_needed > self._spare(rank, None)  # else it may fit as the others grow
+            if needed > self._spare(rank, longest):
+                blocked = now_needed > self._spare(rank)  # else it may fit as the others grow
                 rank.wait_for("kv_tokens", now)
                 break
             place = self._set_apart(rank, live, pages)
@@ -378,7 +374,7 @@ class DecodeReplica(Replica):
             pages = self._pages(length)
             if rank.rows >= engine.requests + settings.extra_slots:
                 return
-            if pages + settings.reserved_tokens > self._spare(rank, None):
+            if pages + settings.reserved_tokens > self._spare(rank):
                 return
             place = self._set_apart(rank, live, pages)
             if place is None:
