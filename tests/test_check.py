@@ -158,6 +158,15 @@ def test_a_pasted_command(form: str) -> None:
     assert (found["where"] or {}).get("line") == (None if form == "words" else 1)
 
 
+@pytest.mark.parametrize("flag", ["\u2013model-path", "\u2014model-path", "-\u2013model-path", "\u200b--model-path"])
+def test_words_from_a_chat(flag: str) -> None:
+    command = ["sglang", "serve", flag, "moonshotai/Kimi-K3", "--tp-size", "8", "--served-model-name", "a b"]
+    result = run("--platform", "b300", "--json", "--", *command)
+    (typed,) = [one for one in json.loads(result.stdout)["findings"] if one["severity"] == "error"]
+    assert (typed["id"], typed["where"]) == ("typography", {"file": "command line", "line": 1})
+    assert "Column 14 has" in typed["message"]
+
+
 @pytest.mark.parametrize("form", [(), ("--json",), ("--sarif",), ("--github",)])
 def test_a_terminal_is_not_told_what_a_file_says(form: tuple[str, ...], write) -> None:  # type: ignore[no-untyped-def]
     result = run(write(f"sglang serve {MODEL} --tp-size '\x1b[31m8' --\x1b]0;x\x07\n"), "--platform", "b300", *form)
@@ -213,6 +222,18 @@ def test_branches_of_one_script_are_no_pair_and_no_fleet(write) -> None:  # type
     assert not errors(findings(write(shared), "--platform", "b300"))
     side_by_side = write(shared.replace("if [ $ROLE = prefill ]; then\n", "").replace("else\n", "").replace("fi\n", ""))
     assert {"fleet-rendezvous", "pd-kv-dtype"} <= set(errors(findings(side_by_side, "--platform", "b300")))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("".join(PREFILL.replace("\n", " &\n") + DECODE.replace("\n", " &\n") for _ in range(40)), "1,024 checked"),
+        ("case $1 in\n" + "".join(f"a{i}) {SOUND.rstrip()};;\n" for i in range(300)) + "esac\n", "more fleets than"),
+    ],
+)
+def test_what_is_left_out_of_many_is_said(content: str, said: str, write) -> None:  # type: ignore[no-untyped-def]
+    found = findings(write(content), "--platform", "b300")
+    assert [one["severity"] for one in found if said in one["message"]] == ["advice"]
 
 
 def test_a_script_of_both_roles_is_a_pair_with_itself(write) -> None:  # type: ignore[no-untyped-def]
