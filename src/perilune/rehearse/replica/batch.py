@@ -74,11 +74,11 @@ class Batch:
         insort(self.phases.setdefault(rate, []), live.phase)
         return -(-base // page) * page // TOKEN
 
-    def allocated(self, live: Live) -> int:
-        """KV tokens that a running request holds now."""
+    def allocated(self, live: Live, ahead: int = 0) -> int:
+        """KV tokens that a running request holds now, or when it has its pages for so many steps more."""
         page, rate = self._page, live.rate
         base = (live.isl + live.out - 1) * TOKEN + (self._extra - rate if self._extra else 0)
-        return -(-(base + rate * (self.steps - live.join_step)) // page) * page // TOKEN
+        return -(-(base + rate * (self.steps + ahead - live.join_step)) // page) * page // TOKEN
 
     def needs(self, steps: int) -> int:
         """KV tokens to be allocated for so many steps more."""
@@ -123,6 +123,15 @@ class Batch:
             more = (self.growth - sum(live.rate for live in self._long)) * steps
         self.remaining -= more
 
+    def merged(self, *, alone: bool, cut: bool) -> None:
+        """A prefill comes into the running batch: admission is tried again if it was `alone` or was `cut` short.
+
+        The engine takes the prefill's own flag in the one case, and sees the batch shrink in the other
+        (`get_next_batch_to_run`).
+        """
+        if alone or cut:
+            self.full = False
+
     def expected(self, clip: int) -> int:
         """Tokens still to come of all running requests, each clipped as the engine's estimate clips it."""
         total = self.remaining
@@ -156,6 +165,21 @@ class Batch:
             done.append(live)
         self.settled -= len(done)
         return done
+
+    def ending(self) -> list[Live]:
+        """The requests that the next step brings to their end."""
+        following = self.steps + 1
+        if not self.heap or self.heap[0][0] > following:
+            return []
+        return [live for step, _, live in self.heap if step <= following]
+
+    def surely_ends(self, live: Live) -> bool:
+        """Whether a request that its last step brought to its end, or the next will, needed one token at most for that.
+
+        That is when the engine knows before the step is over.
+        """
+        before = live.out * TOKEN + live.rate * (live.finish_step - 1 - live.join_step)
+        return before // TOKEN + 1 >= live.osl
 
     def remove(self, gone: set[Live]) -> None:
         """Take out requests that are retracted or lost."""

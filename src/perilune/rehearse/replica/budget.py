@@ -89,10 +89,9 @@ class Pass:
         cached = cache.match(claim, length - 1)
         cache.lock(claim)
         extend = length - cached
-        new = min(live.osl - live.out, engine.clip)
-        if extend + new + engine.page_size >= self.remaining:
+        if extend + min(live.osl - live.out, engine.clip) + engine.page_size >= self.remaining:
             return self._turn_away(live, "kv_tokens")
-        last = True
+        last, new = True, min(live.osl, engine.clip)  # what is reserved does not count what it has put out before
         page = engine.page_size
         paged = -(-extend // page) * page
         if engine.chunk is None:
@@ -116,7 +115,10 @@ class Pass:
         cache = self._cache
         room = cache.tokens_free + cache.tokens_evictable
         paged = -(-extend // page) * page + page
-        if paged > min(room - self._now, self.remaining) or not foresight.fits(live, room - self._now - paged):
+        resumed = [one.live for one in self.entries]
+        if paged > min(room - self._now, self.remaining):
+            return "kv_tokens"
+        if not foresight.fits(live, room - self._now - paged, resumed):
             return "kv_tokens"
         last = extend <= self._chunk
         if not last:

@@ -5,6 +5,7 @@ Source: SGLang 0.5.23 `managers/schedule_policy.py` (`add_one_req_ignore_eos`), 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from perilune.rehearse.replica.batch import Batch
@@ -26,13 +27,16 @@ class Foresight:
         self._known: list[tuple[int, int]] = []
         self._asked = False
 
-    def fits(self, live: Live, free: int) -> bool:
-        """Whether `free` tokens last until all have ended when this request joins; it is remembered either way."""
+    def fits(self, live: Live, free: int, resumed: Sequence[Live]) -> bool:
+        """Whether `free` tokens last until all have ended when this request joins; it is remembered either way.
+
+        `resumed` is in the pass already when the first request is asked about.
+        """
         mine = (live.osl - live.out, live.length)
         if not self._asked:
             self._asked = True
             known = [mine] if mine[0] > 0 else []
-            known += [one for one in self._running() if one[0] > 0]
+            known += [one for one in self._running(resumed) if one[0] > 0]
             self._known = sorted(known, key=lambda one: one[0])
         elif mine[0] > 0:
             self._insert(mine)
@@ -44,15 +48,14 @@ class Foresight:
             freed += held
         return True
 
-    def _running(self) -> list[tuple[int, int]]:
+    def _running(self, resumed: Sequence[Live]) -> list[tuple[int, int]]:
         batch = self._batch
         running = []
         for _, _, live in batch.heap:
             out = batch.generated(live)
             running.append((live.osl - out, live.isl + out))
-        if self._landing is not None:
-            running += [(live.osl - live.out, live.length) for live in self._landing.done]
-        return running
+        landing = self._landing.done if self._landing is not None else ()
+        return running + [(live.osl - live.out, live.length) for live in (*landing, *resumed)]
 
     def _insert(self, mine: tuple[int, int]) -> None:
         """The engine puts one that is longer than all others before the last of them."""

@@ -70,6 +70,12 @@ class Rank:
             waits[self.cause] = waits.get(self.cause, 0) + waited
         self._since = now
 
+    def decay(self, steps: int) -> None:
+        """So many decode steps were decided on: what running requests may still put out is trusted less."""
+        engine = self.engine
+        if engine.ratio_decay and steps:
+            self.ratio = max(self.ratio - engine.ratio_decay * steps, engine.ratio_min)
+
     @property
     def room(self) -> int:
         """KV tokens that can be had, evicting what can be."""
@@ -79,6 +85,8 @@ class Rank:
         """The next prefill of a micro-batch, if there is one; `landing` is its prefill still in flight."""
         queue = self.queue
         running = batch.count + (len(landing.done) if landing is not None else 0)
+        if landing is not None:
+            batch.merged(alone=not batch.count, cut=landing.cut is not None)
         if not running:
             batch.full = False
         if self.chunked is None and (batch.full or not queue):

@@ -41,6 +41,10 @@ Fetch = Callable[[Live, Rank, int], bool]
 class Replica:
     """One server. `submit` gives it a request; it calls `ended` when a request finished or was refused."""
 
+    memory_of = Memory
+    forward_of = Forward
+    results_of = Results
+
     def __init__(
         self,
         engine: Engine,
@@ -73,9 +77,9 @@ class Replica:
         self.lanes = [lane for group in self.groups for lane in group]
         self._ended = ended
         self._one_step = one_step
-        self._memory = Memory(engine, tally, self._refuse)
-        self.forward = Forward(engine, costs, self._memory)
-        self._results = Results(engine, tally, seed, self._end)
+        self._memory = self.memory_of(engine, tally, self._refuse)
+        self.forward = self.forward_of(engine, costs, self._memory)
+        self._results = self.results_of(engine, self._memory, tally, seed, self._end)
         self._turn = 0  # of round robin over the ranks
         self._planned = False  # the next step was decided on already
         self._running = False  # a step is under way
@@ -234,6 +238,7 @@ class Replica:
                     break
             else:
                 self._plan(now)
+                self._decay()
             self._planned = False
             for lane in lanes:
                 lane.flight = lane.pending
@@ -250,8 +255,8 @@ class Replica:
         prefills = False
         if overlap:
             prefills = self._plan(now)
-            self._planned = True
-        self._steps = 1 if prefills else self._stretch()
+            self._planned = self._look_ahead(now) or prefills
+        self._steps = 1 if prefills or not self._planned else self._stretch()
         rows = used = slots = 0
         for rank in self.ranks:
             cache = rank.cache
@@ -273,6 +278,22 @@ class Replica:
             if rows > self.admitted_max:
                 self.admitted_max = rows
         return prefills
+
+    def _look_ahead(self, now: int) -> bool:
+        """Whether the decode step after the one that starts can be decided on."""
+        decided = True
+        for lane in self.lanes:
+            if lane.pending is None:
+                found = self._memory.look_ahead(lane, now)
+                decided = decided and found
+        return decided
+
+    def _decay(self) -> None:
+        """With overlap the step that starts was decided on just now."""
+        if self.engine.overlap:
+            for lane in self.lanes:
+                if lane.pending is None and lane.batch.count:
+                    lane.rank.decay(1)
 
     def _unblock(self, now: int) -> bool:
         """Nothing runs: refuse a request at the head of a queue that not even an empty server takes."""
@@ -308,10 +329,13 @@ class Replica:
                 left = batch.heap[0][0] - batch.steps
                 if left < steps:
                     steps = left
-        if len(self.lanes) == 1:
-            lane = self.lanes[0]
-            return lane.batch.fits(lane.rank.room + lane.taken, steps) if steps > 1 else 1
-        return self._fits(steps)
+        if steps == 1:
+            return 1
+        ahead = 1 if self.engine.overlap else 0  # pages are seen to so much earlier
+        if len(self.lanes) > 1:
+            return max(self._fits(steps + ahead) - ahead, 1)
+        lane = self.lanes[0]
+        return max(lane.batch.fits(lane.rank.room + lane.taken, steps + ahead) - ahead, 1)
 
     def _fits(self, most: int) -> int:
         """How many steps all lanes can make, at most `most`, before a rank's KV pool is full."""

@@ -9,6 +9,7 @@ from perilune.rehearse.engine import Engine
 from perilune.rehearse.replica.forward import Forward
 from perilune.rehearse.replica.lane import Lane
 from perilune.rehearse.replica.live import Live
+from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.tally import Tally
 from perilune.rehearse.ticks import TOKEN
@@ -19,10 +20,11 @@ End = Callable[[Rank, Live, int], None]
 class Results:
     """Lands steps; `end` is told of every request that has its last token."""
 
-    __slots__ = ("_end", "_engine", "_seed", "_tally")
+    __slots__ = ("_end", "_engine", "_memory", "_seed", "_tally")
 
-    def __init__(self, engine: Engine, tally: Tally, seed: int, end: End) -> None:
+    def __init__(self, engine: Engine, memory: Memory, tally: Tally, seed: int, end: End) -> None:
         self._engine = engine
+        self._memory = memory
         self._tally = tally
         self._seed = seed
         self._end = end
@@ -31,9 +33,8 @@ class Results:
         """The stretch of `steps` from `start` to `now` is over; returns prompt tokens computed and tokens put out."""
         if steps > 1:
             for lane in lanes:
-                more = lane.batch.needs(steps) - lane.taken if lane.decodes else 0
-                if more:
-                    lane.rank.cache.allocate_tokens(more)
+                if lane.decodes:
+                    self._memory.take(lane, lane.batch.needs(steps) - lane.taken, steps)
         prompt = output = 0
         for lane in lanes:
             lane.ghosts = lane.ghost_kv = 0
@@ -45,8 +46,11 @@ class Results:
                 lane.flight = None
                 prompt += flight.tokens
                 output += TOKEN * len(flight.done)
+                before = lane.batch.count
                 for live in flight.done:
                     self._first_token(lane, live, now)
+                if not self._engine.overlap:
+                    lane.batch.merged(alone=not before, cut=flight.cut is not None)
         return prompt, output // TOKEN
 
     def _decoded(self, lane: Lane, forward: Forward, start: int, steps: int, now: int) -> None:
@@ -64,10 +68,9 @@ class Results:
             itl.add_ramp(forward.first + forward.slope, forward.slope, steps - 1, batch.count)
         batch.settled = batch.count
         batch.last = now
-        if engine.ratio_decay:
-            lane.rank.ratio = max(lane.rank.ratio - engine.ratio_decay * steps, engine.ratio_min)
+        lane.rank.decay(steps - 1 if engine.overlap else steps)
         batch.advance(steps)
-        if batch.heap[0][0] <= batch.steps:
+        if batch.heap and batch.heap[0][0] <= batch.steps:
             self._finish(lane, now)
 
     def _finish(self, lane: Lane, now: int) -> None:
@@ -86,11 +89,9 @@ class Results:
             if surplus:
                 rank.cache.free_tokens(surplus)
             rank.cache.finish(live.claim, live.start, live.done, length)
-            if rides:
-                before = live.out * TOKEN + live.rate * (live.finish_step - 1 - live.join_step)
-                if before // TOKEN + 1 < live.osl:
-                    lane.ghosts += 1
-                    lane.ghost_kv += length * TOKEN
+            if rides and not batch.surely_ends(live):
+                lane.ghosts += 1
+                lane.ghost_kv += length * TOKEN
             self._end(rank, live, now)
 
     def _first_token(self, lane: Lane, live: Live, now: int) -> None:
