@@ -106,15 +106,13 @@ class DecodeRank(Rank):
 class DecodeMemory(Memory):
     """Retraction on a decode server: the KV goes to host memory, or the request is refused."""
 
-    __slots__ = ("_backup",)
+    __slots__ = ("backup",)
 
-    def __init__(self, engine: Engine, tally: Tally, refuse: Refuse, *, backup: bool) -> None:
-        super().__init__(engine, tally, refuse)
-        self._backup = backup
+    backup: bool
 
     def _send_back(self, rank: Rank, live: Live, now: int) -> None:
         assert isinstance(rank, DecodeRank)  # noqa: S101 - a decode server has no other
-        if self._backup:
+        if self.backup:
             rank.retracted.append((live, now))
             self._tally.retract(live, now)
         else:
@@ -126,11 +124,9 @@ class DecodeMemory(Memory):
 class DecodeForward(Forward):
     """A step of a decode server: whoever was let in joins first, which takes no time."""
 
-    __slots__ = ("_results",)
+    __slots__ = ("results",)
 
-    def __init__(self, engine: Engine, costs: Costs, memory: Memory, results: DecodeResults) -> None:
-        super().__init__(engine, costs, memory)
-        self._results = results
+    results: DecodeResults
 
     def start(self, groups: list[list[Lane]], now: int) -> bool:
         """Let in, then as any server."""
@@ -138,7 +134,7 @@ class DecodeForward(Forward):
             for lane in group:
                 if lane.flight is not None:
                     for live in lane.flight.done:
-                        self._results.join(lane, live)
+                        self.results.join(lane, live)
                     lane.flight = None
         return super().start(groups, now)
 
@@ -158,6 +154,13 @@ class DecodeResults(Results):
 
 class DecodeReplica(Replica):
     """One decode server. `granted` is told of a request that was given room."""
+
+    memory_of = DecodeMemory
+    forward_of = DecodeForward
+    results_of = DecodeResults
+    _memory: DecodeMemory
+    forward: DecodeForward
+    _results: DecodeResults
 
     def __init__(
         self,
@@ -185,9 +188,8 @@ class DecodeReplica(Replica):
         )
         self._settings = settings
         self._granted = granted
-        self._memory = DecodeMemory(engine, run.tally, self._refuse, backup=settings.backup)
-        self._results: DecodeResults = DecodeResults(engine, run.tally, run.seed, self._end)
-        self.forward = DecodeForward(engine, costs, self._memory, self._results)
+        self._memory.backup = settings.backup
+        self.forward.results = self._results
         slowest = min(rate for rate, _ in engine.acceptance)
         self._ahead = max(engine.reserve - slowest // TOKEN, 0) if engine.reserve else 0
 

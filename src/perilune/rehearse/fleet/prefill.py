@@ -40,19 +40,17 @@ class PrefillDoor:
 class PrefillResults(Results):
     """Chunks are told of, and a prompt that is computed to its end stays."""
 
-    __slots__ = ("_computed", "kept")
+    __slots__ = ("computed", "kept")
 
-    def __init__(self, engine: Engine, tally: Tally, seed: int, computed: Computed) -> None:
-        super().__init__(engine, tally, seed, _never)
-        self._computed = computed
-        self.kept: dict[Live, Rank] = {}  # computed to the end, and not sent yet
+    computed: Computed
+    kept: dict[Live, Rank]  # computed to the end, and not sent yet
 
     def land(self, lanes: list[Lane], forward: Forward, start: int, steps: int, now: int) -> tuple[int, int]:
         """A step is over; the first token of a prompt is put out by decode."""
         for lane in lanes:
             flight = lane.flight
             if flight is not None and flight.cut is not None:
-                self._computed(flight.cut, flight.cut_end, False, now)
+                self.computed(flight.cut, flight.cut_end, False, now)
         prompt, _ = super().land(lanes, forward, start, steps, now)
         return prompt, 0
 
@@ -60,15 +58,14 @@ class PrefillResults(Results):
         lane.rank.cache.checkpoint(live.claim, live.start, live.done)
         lane.batch.full = False
         self.kept[live] = lane.rank
-        self._computed(live, live.done, True, now)
-
-
-def _never(_rank: Rank, live: Live, _now: int) -> None:
-    raise AssertionError(f"request {live.index} ended on a prefill server")
+        self.computed(live, live.done, True, now)
 
 
 class PrefillReplica(Replica):
     """One prefill server. `computed` is called at the end of every chunk."""
+
+    results_of = PrefillResults
+    _results: PrefillResults
 
     def __init__(
         self, engine: Engine, costs: Costs, *, name: str, index: int, run: Run, ended: Ended, computed: Computed
@@ -85,7 +82,8 @@ class PrefillReplica(Replica):
             one_step=run.one_step,
             all_spans=run.all_spans,
         )
-        self._results: PrefillResults = PrefillResults(self.engine, run.tally, run.seed, computed)
+        self._results.computed = computed
+        self._results.kept = {}
 
     def new_rank(self) -> Rank:
         """A rank whose requests do not count as running."""
