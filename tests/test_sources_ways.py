@@ -210,6 +210,8 @@ def test_the_largest_groups_of_ways() -> None:
         (f"srun -N1 {serve(1)} &\nsrun -N1 {serve(2)} &", ["", ""]),
         (f"docker run -d --network host i {serve(1)}\ndocker run --net=host i {serve(2)}", ["the machine of a.sh"] * 2),
         (f"docker run -d i {serve(1)}\ndocker run -d i {serve(2)}", ["", ""]),
+        (f"docker exec -i c bash <<E &\n{serve(1)}\nE\ndocker exec -i d bash <<E &\n{serve(2)}\nE\n", ["", ""]),
+        (f"cat <<E > a.sh\n{serve(1)} &\nE\ncat <<E > b.sh\n{serve(2)} &\nE\n", ["", ""]),
         (f"docker exec -d c {serve(1)}\ndocker exec -d d {serve(2)}", ["", ""]),
     ],
 )

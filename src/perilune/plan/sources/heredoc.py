@@ -22,9 +22,10 @@ _OTHER_FILES = frozenset({".yaml", ".yml", ".json", ".py", ".toml", ".service", 
 
 
 class Use(Enum):
-    """What becomes of the text: a script that somebody runs, text that is only shown, or something else."""
+    """What becomes of the text: it is run, written to a script that is run some day, only shown, or something else."""
 
-    SCRIPT = "script"
+    RUN = "run"
+    WRITTEN = "written"
     SHOWN = "shown"
     OTHER = "other"
 
@@ -48,7 +49,7 @@ def use_of(script: Script, command: Node | None, redirect: Node, around: Node, s
         if bare[:1] == ["tee"]:
             files += [word for word in words[1:] if not word.startswith("-") and word not in ("tee", "sudo")]
         elif _runs(names):
-            return Use.SCRIPT
+            return Use.RUN
         elif bare[:1] in ([":"], ["true"]):
             return Use.SHOWN
         elif bare and bare[0] not in _COPIES:
@@ -56,7 +57,7 @@ def use_of(script: Script, command: Node | None, redirect: Node, around: Node, s
     written = [PurePath(file.strip("\"'")) for file in files if file not in ("/dev/null", "&1", "&2", "1", "2")]
     if not written:
         return Use.SHOWN
-    return Use.OTHER if any(path.suffix in _OTHER_FILES for path in written) else Use.SCRIPT
+    return Use.OTHER if any(path.suffix in _OTHER_FILES for path in written) else Use.WRITTEN
 
 
 def _pipeline(redirect: Node) -> list[Node]:

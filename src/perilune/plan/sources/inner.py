@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from perilune.plan.commandline.form import container_tool
 from perilune.plan.sources.found import Word
 from perilune.plan.sources.script import Script
 
@@ -57,7 +56,7 @@ def machine_of(words: Sequence[Word]) -> str | None:
     texts = [word.text for word in words]
     names = [PurePosixPath(text).name for text in texts]
     if "ssh" not in names:
-        return "" if _ELSEWHERE.intersection(names) or container_tool(texts) else None
+        return "" if _ELSEWHERE.intersection(names) else None
     rest = iter(texts[names.index("ssh") + 1 :])
     for text in rest:
         if text in _SSH_VALUES:

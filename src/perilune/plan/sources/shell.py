@@ -226,13 +226,17 @@ class Walk:
         use = heredoc.use_of(self.script, command, document, around, scope)
         if use is heredoc.Use.SHOWN and not self.captured:
             self.passed.append((first, last))
-        inside = heredoc.text_in(self.script, document, scope) if use is heredoc.Use.SCRIPT else None
+        if use not in (heredoc.Use.RUN, heredoc.Use.WRITTEN):
+            return
+        inside = heredoc.text_in(self.script, document, scope)
         if inside is None:
             return
-        words = words_of(self.script, command.named_children, scope) if command is not None else []
+        machine = "" if use is heredoc.Use.WRITTEN else self.machine
+        if machine is None and command is not None:
+            words = words_of(self.script, command.named_children, scope)
+            machine = "" if container_tool([word.text for word in words]) else machine_of(words)
         try:
-            machine = machine_of(words) if words and self.machine is None else self.machine
-            self._walk(inside, scope.inner(), self.report, machine if use is heredoc.Use.SCRIPT else None)
+            self._walk(inside, scope.inner(), self.report, machine)
         except UnusableInput as problem:
             message = f"The script in this here-document is not read: {problem.message}"
             self.notes.append(Note(message, self.script.line(document.start_byte), problem.fix or "", unread=True))
