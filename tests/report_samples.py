@@ -15,6 +15,13 @@ from perilune.rehearse.tally import Targets
 HOSTILE = "</script><img src=x onerror=alert(1)>&\"'\x1b[31m\u2028$\\frac{"
 BINS = 120
 
+BALANCED = (
+    "sglang", "serve", "--trust-remote-code", "--model-path", "moonshotai/Kimi-K3", "--tp-size", "8", "--dcp-size", "8",
+    "--mem-fraction-static", "0.85", "--reasoning-parser", "kimi_k3", "--tool-call-parser", "kimi_k3",
+    "--mamba-full-memory-ratio", "7.21", "--host", "0.0.0.0", "--port", "30000",  # noqa: S104
+)  # fmt: skip
+"""B300 Balanced, MXFP4, no speculation, as the Kimi-K3 page has it."""
+
 
 def distribution(mean: float, count: int = 320) -> Distribution:
     """A skewed sketch around a mean."""
@@ -115,7 +122,7 @@ def rehearsal(**changes: object) -> Rehearsal:
 def published_rehearsal() -> Rehearsal:
     """One server in the very workload that was published."""
     return rehearsal(
-        pools=(pool(replicas=1, cap=101),),
+        pools=(pool(replicas=1, cap=101, command=BALANCED, env={}),),
         load=OfferedLoad(concurrency=64, isl=8192, osl=1024),
         outcome=outcome((replica("unified", 0),)),
         router=None,

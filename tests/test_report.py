@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from perilune.errors import UnusableInput
+from perilune.rehearse.offered import Talk
 from perilune.rehearse.outcome import Counts, Distribution
 from perilune.rehearse.report import document, summary
 from perilune.rehearse.report.compare import comparison, comparison_lines
@@ -20,7 +21,17 @@ from perilune.rehearse.report.perfetto import chrome_trace
 from perilune.rehearse.report.plots import plots
 from perilune.rehearse.report.text import change, resampled, share, short_time, sparkline
 from perilune.rehearse.tally import Targets
-from report_samples import HOSTILE, distribution, hostile_rehearsal, outcome, published_rehearsal, rehearsal
+from report_samples import (
+    BALANCED,
+    HOSTILE,
+    distribution,
+    hostile_rehearsal,
+    outcome,
+    pool,
+    published_rehearsal,
+    rehearsal,
+    replica,
+)
 
 CONTRACT = {
     "ttft_s", "tpot_s", "itl_s", "e2e_s", "tokens_per_second_per_gpu", "output_tokens_per_second", "duration_s",
@@ -64,7 +75,7 @@ def test_the_summary_says_what_a_tired_engineer_asks() -> None:
     text = text_of(rehearsal())
     for said in (
         "2 servers of 8 GPUs, TP8 × DCP8",
-        "closed loop, 128 at once, 320 requests of 8,192 + 1,024 tokens",
+        "closed loop of 128 requests, 320 in all, of 8,192 input + 1,024 output",
         "Predicted, not measured.",
         "15 % shorter to 20 % longer",
         "TTFT              3.99 s      4.96 s",
@@ -72,8 +83,8 @@ def test_the_summary_says_what_a_tired_engineer_asks() -> None:
         "439 tokens/s per GPU",
         "72 % within TTFT 5.00 s, TPOT 50.0 ms",
         "is missed",
-        "128 at once at most; the ledger's cap is 202, it was not reached",
-        "prefill 6.1 %",
+        "at most 128 at once; the ledger admits 202, not reached",
+        "prefill of others 6.1 %",
         "12 % of 2,621,440 prompt tokens",
     ):
         assert said in text
@@ -82,17 +93,71 @@ def test_the_summary_says_what_a_tired_engineer_asks() -> None:
 def test_a_cap_that_was_reached_names_what_binds() -> None:
     made = published_rehearsal()
     text = " ".join(text_of(replace(made, outcome=replace(made.outcome, admitted_max=101))).split())
-    assert "cap is 101, it was reached: the KDA state pool binds" in text
-    assert "published of this recipe: the state pool admits 101 a server" in text
+    assert "the ledger admits 101, reached: the KDA state pool binds; published of this command: 101 a server" in text
 
 
 def test_a_measurement_stands_beside_the_prediction_of_the_same_workload_only() -> None:
     """B300 Balanced at 64, MXFP4: 11.6 s, 40.19 ms, 1,395 tokens/s per GPU on the Kimi-K3 page."""
     text = text_of(published_rehearsal())
     assert "64                11.6 s     40.2 ms       1,395  SGLang 0.5.18" in text
-    assert "  predicted        -66 %      -5.0 %       -37 %" in text
-    assert "  predicted" not in text_of(rehearsal())
+    assert "predicted          -66 %      -5.0 %       -37 %  against it" in text
+    assert "Unlike this plan" not in text
+    assert "against it" not in text_of(rehearsal())
     assert "1,395" in text_of(rehearsal())
+
+
+@pytest.mark.parametrize(
+    ("command", "env", "differs", "against"),
+    [
+        (BALANCED, {}, (), True),
+        ((*BALANCED, "--port", "31000"), {}, (), True),
+        ((*BALANCED, "--mamba-full-memory-ratio", "8.82"), {}, ("with --mamba-full-memory-ratio 7.21",), True),
+        ((*BALANCED, "--kv-cache-dtype", "fp8_e4m3"), {}, ("without --kv-cache-dtype",), False),
+        ((*BALANCED, "--disable-radix-cache"), {"A": "b"}, ("without --disable-radix-cache", "without A"), False),
+        (tuple(word for word in BALANCED if word != "--trust-remote-code"), {}, ("with --trust-remote-code",), False),
+        (("docker", "run", "--gpus", "all", *BALANCED), {}, (), True),
+    ],
+)
+def test_a_measurement_of_another_command_says_so(
+    command: tuple[str, ...], env: dict[str, str], differs: tuple[str, ...], against: bool
+) -> None:
+    """What was measured is the recipe of the page; a flag that only sizes the pools tells nothing below the cap."""
+    made = published_rehearsal()
+    run = replace(made, pools=(replace(made.pools[0], command=command, env=env),))
+    (found,) = run.published
+    assert (found.same, found.comparable, found.differs) == (True, against, differs)
+    assert (run.published_cap == 101) is (not differs)
+    text = " ".join(text_of(run).split())
+    assert ("against it" in text) is against
+    assert (f"Unlike this plan, it was measured {', '.join(differs)}." in text) is bool(differs)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"concurrency": 32}, {"requests": 64}, {"isl": 8000}, {"range_ratio": 0.5}, {"images": 1},
+        {"talk": Talk(turns=2)},
+    ],
+)  # fmt: skip
+def test_a_measurement_of_another_workload_is_not_compared(changes: dict[str, Any]) -> None:
+    made = published_rehearsal()
+    (found,) = replace(made, load=replace(made.load, **changes)).published
+    assert not found.same
+    (found,) = replace(made, settings={"failures": "unified-0 at 1 s for 5 s"}).published
+    assert not found.same
+
+
+def test_a_pair_is_told_by_role() -> None:
+    """Two prefill servers and one decode server, 32 requests on each of them at the most."""
+    found = outcome((replica("prefill", 0), replica("prefill", 1), replica("decode", 0)))
+    pools = (pool("prefill", replicas=2, cap=128), pool("decode", replicas=1, cap=128))
+    text = text_of(rehearsal(pools=pools, outcome=found))
+    assert "prefill: at most 64 at once on a server; the ledger admits 64 there" in text
+    assert "decode: at most 128 at once; the ledger admits 128, reached" in text
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert lines["at prefill"].endswith("peak 64")
+    assert lines["at decode"].endswith("peak 32")
+    assert "running" not in lines
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_what_the_catalog_forbids_is_a_refused_point() -> None:
         (FLAGS[:2], "No traffic was described."),
         ((*GRID[:-1], "1,x"), "'x' is not a valid integer range."),
         ((*GRID[:-1], "1,,2"), "'1,,2' is no list of 1 to 1000 values with commas between."),
-        ((*GRID, "--rate", "nan"), "'nan' is no finite number above 0."),
+        ((*GRID, "--rate", "nan"), "'nan' must be a finite number above 0 up to 1,000,000."),
         ((*GRID, "--pd", "3"), "'3' is not P:D, such as 1:3."),
         ((*GRID, "--pd", "1:2", "--replicas", "2"), "A plan has one pool or two."),
         ((*GRID, "--pd", "1:2"), "The plan has one pool."),

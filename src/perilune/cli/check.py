@@ -73,8 +73,8 @@ def check(
     perilune check --platform h200 -- sglang serve --tp-size 16 ...
     """
     from perilune.cli.check_inputs import Inputs, routers_in
-    from perilune.cli.check_view import printable
     from perilune.plan.deployment import Workload
+    from perilune.plan.display import printable
     from perilune.plan.sources.judge import Judge
 
     if as_json + as_sarif + as_github + fix > 1:

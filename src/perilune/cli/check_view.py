@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from perilune.cli.output import WIDTH
+from perilune.plan.display import printable
 from perilune.plan.rules import Finding
 from perilune.plan.rules.finding import ORDER
 
@@ -42,11 +43,6 @@ def summary(findings: Sequence[Finding], servers: int, files: int) -> str:
     looked = f"{servers} server{'s' * (servers != 1)}"
     looked += f" in {files} file{'s' * (files != 1)}" if files else ""
     return f"{looked}: {', '.join(parts) if parts else 'nothing to say'}."
-
-
-def printable(text: str) -> str:
-    """Text that a terminal shows and does not obey."""
-    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

@@ -123,10 +123,11 @@ def _heading(console: Console, planned: Plan) -> None:
 
 def _pool(console: Console, planned: Plan, item: PlannedPool) -> None:
     from perilune.cli.ledger_view import calculator_row, print_ledger, result_rows, verdict
+    from perilune.plan.display import shape_text
 
     pool, found, load = item.pool, item.ledger, planned.deployment.workload
-    each = f"{pool.replicas} × " if pool.replicas > 1 else ""
-    console.print(f"\n{pool.role} pool: {each}{_count(pool.gpus, pool.nodes)}, {_shape(item)}", style="bold")
+    each, shape = f"{pool.replicas} × " if pool.replicas > 1 else "", shape_text(item.resolved.values)
+    console.print(f"\n{pool.role} pool: {each}{_count(pool.gpus, pool.nodes)}, {shape}", style="bold")
     for note in pool.notes:
         output.paragraph(note, indent="- ")
     console.print()
@@ -177,18 +178,6 @@ def _levers(console: Console, item: PlannedPool) -> None:
 
 def _count(gpus: int, nodes: int) -> str:
     return f"{gpus} GPUs on {nodes} nodes" if nodes > 1 else f"{gpus} GPUs on one node"
-
-
-def _shape(item: PlannedPool) -> str:
-    widths = (
-        ("TP", "tp_size"),
-        ("PP", "pp_size"),
-        ("DP", "attn_dp_size"),
-        ("DCP", "dcp_size"),
-        ("EP", "ep_size"),
-    )
-    values = item.resolved.values
-    return " × ".join(f"{short}{values[name]}" for short, name in widths if values[name] > 1 or short == "TP")
 
 
 def _short(effect: Effect) -> str:

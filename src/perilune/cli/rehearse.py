@@ -9,7 +9,8 @@ import click
 
 from perilune.cli import options, output
 from perilune.cli.choice import choice_options, deployment_of
-from perilune.cli.rehearse_options import FILE, POSITIVE, fleet_options, report_options, traffic_options
+from perilune.cli.rehearse_options import FILE, fleet_options, report_options
+from perilune.cli.rehearse_traffic import POSITIVE, RATE, described, traffic_options
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from perilune.rehearse.timing import Efficient
 
 INTERRUPTED = 130
-TRAFFIC = ("trace", "trace_format", "rate", "requests", "random_range_ratio", "images", "image_size")
 
 
 @click.command()
 @choice_options
+@click.option("--rate", type=RATE, metavar="R", help="Open loop: Poisson arrivals, R requests a second.")
 @traffic_options
 @fleet_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, metavar="S", help="Of all that is random.")
@@ -110,12 +111,7 @@ def _rehearsed(
     from perilune.rehearse.perform import Settings, perform
     from perilune.rehearse.report import document, summary
 
-    traffic = {name: given.pop(name) for name in TRAFFIC}
-    lengths = {name: given.get(name) for name in ("isl", "osl", "concurrency")}
-    if plan_file is not None:
-        given = {name: value for name, value in given.items() if name not in lengths}
-    deployment = deployment_of(plan_file, given)
-    load = _load(deployment, from_file=plan_file is not None, seed=seed, **traffic, **lengths)
+    deployment, load = _asked(plan_file, given, described(given), seed)
     planned = plan(deployment)
     settings = Settings(
         replicas=_replicas(planned, replicas, prefill_replicas, decode_replicas),
@@ -148,31 +144,27 @@ def _rehearsed(
     return _exit_code(found)
 
 
-def _load(
-    deployment: Deployment,
-    *,
-    from_file: bool,
-    seed: int,
-    isl: int | None,
-    osl: int | None,
-    concurrency: int | None,
-    **traffic: Any,
-) -> OfferedLoad:
-    """The load that was described; what a plan file says of its workload fills the gaps."""
+def _asked(
+    plan_file: Path | None, given: dict[str, Any], traffic: dict[str, Any], seed: int
+) -> tuple[Deployment, OfferedLoad]:
+    """What is served, and with what: a choice is planned for the load, a plan file's workload fills its gaps."""
     from perilune.rehearse.offered import OfferedLoad
 
-    planned_for = deployment.workload
-    traffic["range_ratio"] = traffic.pop("random_range_ratio")
-    traffic = {name: value for name, value in traffic.items() if value is not None}
-    if "trace" in traffic:
-        if not from_file:
-            isl = osl = None  # these are what the plan is made for
-        return OfferedLoad(concurrency=concurrency, isl=isl, osl=osl, seed=seed, **traffic)
-    if from_file:
-        isl, osl = isl or planned_for.isl, osl or planned_for.osl
-        if "rate" not in traffic:
-            concurrency = concurrency or planned_for.concurrency
-    return OfferedLoad(concurrency=concurrency, isl=isl, osl=osl, seed=seed, **traffic)
+    traffic |= {"rate": given.pop("rate"), "seed": seed}
+    lengths: dict[str, Any] = {name: given.pop(name) for name in ("isl", "osl", "concurrency")}
+    if plan_file is None:
+        if "trace" in traffic:  # lengths are what the plan is made for
+            load = OfferedLoad(concurrency=lengths["concurrency"], **traffic)
+            return deployment_of(None, given | lengths), load
+        load = OfferedLoad(**lengths, **traffic)
+        return deployment_of(None, given | lengths | {"isl": load.planned_isl}), load
+    deployment = deployment_of(plan_file, given)
+    planned = deployment.workload
+    if "trace" not in traffic:
+        lengths |= {"isl": lengths["isl"] or planned.isl, "osl": lengths["osl"] or planned.osl}
+        if traffic["rate"] is None:
+            lengths["concurrency"] = lengths["concurrency"] or planned.concurrency
+    return deployment, OfferedLoad(**lengths, **traffic)
 
 
 def _replicas(planned: Plan, alone: int | None, prefill: int | None, decode: int | None) -> dict[Role, int]:

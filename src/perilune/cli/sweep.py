@@ -11,6 +11,7 @@ import click
 
 from perilune.cli import options, output
 from perilune.cli.choice import CHOICES, REPEATED
+from perilune.cli.rehearse_traffic import POSITIVE, RATE, described, traffic_options
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -42,21 +43,6 @@ class Listed(click.ParamType[tuple[Any, ...]]):
         return tuple(dict.fromkeys(self.of(word, param, ctx) for word in words))
 
 
-class Number(click.ParamType[float]):
-    """A finite number above zero."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 0 < number < float("inf"):
-            self.fail(f"{str(value)[:60]!r} is no finite number above 0.", param, ctx)
-        return number
-
-
 class Ratio(click.ParamType[tuple[int, int]]):
     """Prefill and decode servers, as `1:3`."""
 
@@ -80,7 +66,7 @@ def axis_options(function: F) -> F:
         ("--replicas", SERVERS, "Servers of a plan with one pool."),
         ("--pd", Ratio(), "Prefill and decode servers, as 1:1,1:2."),
         ("--concurrency", options.REQUESTS, "Closed loops of N requests."),
-        ("--rate", Number(), "Poisson arrivals, R requests a second."),
+        ("--rate", RATE, "Poisson arrivals, R requests a second."),
     ]
     for flag, kind, known in reversed(axes):
         name = flag.removeprefix("--").replace("-", "_")
@@ -95,12 +81,8 @@ def fixed_options(function: F) -> F:
     fixed: list[tuple[str, Any, str, str]] = [
         ("--isl", options.TOKENS, "TOKENS", "Input tokens per request."),
         ("--osl", options.TOKENS, "TOKENS", "Output tokens per request."),
-        ("--trace", click.Path(path_type=Path), "FILE", "Serve a recorded trace instead."),
-        ("--trace-format", str, "NAME", "Of the trace, where its first lines do not tell."),
-        ("--requests", options.REQUESTS, "N", "How many requests; of a trace, the first N."),
-        ("--random-range-ratio", click.FloatRange(0, 1), "X", "Draw lengths from X times the most upwards."),
         ("--router", str, "POLICY", "As in rehearse."),
-        ("--acceptance-length", Number(), "A", "As in rehearse."),
+        ("--acceptance-length", POSITIVE, "A", "As in rehearse."),
         ("--profile", FILE, "FILE", "Step times from `perilune calibrate`."),
     ]
     for flag, kind, metavar, text in reversed(fixed):
@@ -112,6 +94,7 @@ def fixed_options(function: F) -> F:
 @click.argument("plan_file", required=False, metavar="[PLAN]", type=FILE)
 @axis_options
 @fixed_options
+@traffic_options
 @click.option("--resume", "store", type=FILE, metavar="FILE", help="Keep finished points here, and skip those it has.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes; default one a core.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the frontier and all points as a page.")
@@ -173,12 +156,13 @@ def _grid(plan_file: Path | None, given: dict[str, Any]) -> tuple[Point, ...]:
         raise UnusableInput("Say which hardware to sweep.", where="--hardware", fix="Or give a plan file.")
     replicas, ratios, levers = given.pop("replicas"), given.pop("pd"), given.pop("lever") or (NO_LEVER,)
     shared = {"router": _router(given.pop("router")), **{n: given.pop(n) for n in ("acceptance_length", "profile")}}
+    traffic = described(given)
     made_for: dict[str, Any] = {}
-    if plan_file is None and given["trace"] is not None:
+    if plan_file is None and "trace" in traffic:
         made_for = {name: given.pop(name) for name in ("isl", "osl")}
-    elif plan_file is not None and given["trace"] is None:
+    elif plan_file is not None and "trace" not in traffic:
         _as_planned(plan_file, given)
-    loads = tuple(_loads(**given))
+    loads = tuple(_loads(**given, **traffic))
     base = Point(load=loads[0], plan_file=plan_file, **edits, **shared, **made_for)
     found = points(base, axes, tuple(_servers(replicas, ratios)), levers, loads)
     found[0].deployment()  # what no point could use is said before the others start
@@ -198,8 +182,6 @@ def _as_planned(plan_file: Path, given: dict[str, Any]) -> None:
 def _loads(concurrency: tuple[int, ...] | None, rate: tuple[float, ...] | None, **fixed: Any) -> Iterator[OfferedLoad]:
     from perilune.rehearse.offered import OfferedLoad
 
-    fixed["range_ratio"] = fixed.pop("random_range_ratio")
-    fixed = {name: value for name, value in fixed.items() if value is not None}
     for number in concurrency or ():
         yield OfferedLoad(concurrency=number, **fixed)
     for per_second in rate or ():

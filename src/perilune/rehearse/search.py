@@ -16,10 +16,10 @@ from typing import Final, Literal
 from perilune.errors import Refused, UnusableInput
 from perilune.plan.compose import recipes
 from perilune.plan.deployment import Deployment
+from perilune.plan.display import shape_text
 from perilune.plan.memory.levers import Outcome
 from perilune.plan.planned import Plan, PlannedPool, plan
 from perilune.rehearse.offered import OfferedLoad
-from perilune.rehearse.report.rehearsal import shape_of
 from perilune.rehearse.report.text import short_time
 from perilune.rehearse.sweep.grid import NO_LEVER, Point, Servers
 from perilune.rehearse.sweep.parallel import each_done
@@ -116,7 +116,7 @@ class Shape:
         words = [str(choice[axis]) for axis in ("strategy", "prefill_strategy", "preset", "quant") if axis in choice]
         words += [f"spec {choice['spec']}"] if choice.get("spec", "none") != "none" else []
         words += [f"with {self.point.lever}"] if self.point.lever != NO_LEVER else []
-        shapes = (shape_of(item.resolved.values) for item in self.plan.pools)
+        shapes = (shape_text(item.resolved.values) for item in self.plan.pools)
         return f"{choice['mode']} {', '.join(words)} ({' + '.join(shapes)})"
 
     def gpus(self, servers: Servers) -> int:

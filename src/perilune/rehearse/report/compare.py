@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
+from perilune.plan.display import printable
 from perilune.rehearse.report.document import LATENCIES, VERSION
+from perilune.rehearse.report.flags import flags_of
 from perilune.rehearse.report.saved import Cache, Saved, SavedPool, read_saved
 from perilune.rehearse.report.summary import Line
-from perilune.rehearse.report.text import change, printable, short_time, wrapped
+from perilune.rehearse.report.text import change, short_time, wrapped
 
 PERCENTILES = ("p50", "p90", "p99", "mean")
 
@@ -97,7 +99,7 @@ def _settings(a: Saved, b: Saved) -> Iterator[tuple[str, Any, Any]]:
         for name in ("platform", "recipe", "quant", "spec", "shape", "gpus", "replicas", "cap"):
             yield f"{role}.{name}", getattr(one, name), getattr(other, name)
         yield from _pairs(f"{role}.env", one.env, other.env)
-        yield from _pairs(f"{role}.command", _flags(one.command), _flags(other.command))
+        yield from _pairs(f"{role}.command", flags_of(one.command), flags_of(other.command))
 
 
 def _pairs(prefix: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -112,19 +114,6 @@ def _targets(saved: Saved) -> dict[str, Any]:
 
 def _about(pool: SavedPool) -> str:
     return f"{pool.replicas} × {pool.gpus} {pool.platform}, {pool.shape}"
-
-
-def _flags(command: tuple[str, ...]) -> dict[str, str]:
-    """Flags with what follows them; the program's own words under an empty name."""
-    found: dict[str, list[str]] = {"": []}
-    name = ""
-    for word in command:
-        if word.startswith("--"):
-            name, _, value = word.partition("=")
-            found[name] = [value] if value else []
-        else:
-            found[name].append(word)
-    return {name: " ".join(words) for name, words in found.items()}
 
 
 def _cautions(a: Saved, b: Saved) -> Iterator[str]:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from perilune.rehearse.outcome import Distribution, Series
-from perilune.rehearse.report.rehearsal import ATTAINMENT, PoolFacts, Published, Rehearsal
+from perilune.rehearse.report.published import Published
+from perilune.rehearse.report.rehearsal import ATTAINMENT, PoolFacts, Rehearsal
 
 VERSION = 1
 LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
@@ -66,18 +67,21 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _traffic(run: Rehearsal) -> dict[str, Any]:
-    load = run.load
+    load, replay, talk = run.load, run.load.replay, run.load.talk
     return {
         "kind": load.kind,
         "name": run.outcome.traffic,
         "concurrency": load.concurrency,
         "rate": load.rate,
+        "arrival_cv": load.arrival_cv,
         "requests": load.total,
         "isl": load.isl,
         "osl": load.osl,
         "range_ratio": load.range_ratio,
         "images": load.images,
         "image_size": list(load.image_size) if load.images else None,
+        "sessions": None if talk is None else _fields(talk),
+        "replay": None if replay is None else _fields(replay),
     }
 
 
@@ -104,6 +108,8 @@ def _published(one: Published) -> dict[str, Any]:
     point, card = one.point, one.card
     return {
         "same_workload": one.same,
+        "comparable": one.comparable,
+        "differs": list(one.differs),
         "concurrency": point.concurrency,
         "ttft_s": point.ttft_ms / 1000,
         "tpot_s": point.tpot_ms / 1000,

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from perilune.rehearse.outcome import Distribution, Outcome, ReplicaOutcome, Series
+from perilune.plan.display import printable
+from perilune.rehearse.outcome import Distribution, Outcome, ReplicaOutcome
 from perilune.rehearse.report import phrases
-from perilune.rehearse.report.overtime import middles, per_second
+from perilune.rehearse.report.overtime import busy_by_role, middles, per_second
 from perilune.rehearse.report.page import page
 from perilune.rehearse.report.rehearsal import Rehearsal
-from perilune.rehearse.report.text import change, kept, printable, share, short_time
+from perilune.rehearse.report.text import change, kept, rate, share, short_time
 
 MOST_SPANS = 20_000
 """Steps of all servers together that the page holds: about a megabyte."""
@@ -43,6 +44,7 @@ def html_report(run: Rehearsal) -> bytes:
         "</div>",
         _paragraph("Interrupted: this is what had happened until then.", "bad") if found.interrupted else "",
         _tiles(run),
+        *(_paragraph(f"{role or 'admitted'}: {text}", "soft") for role, text in phrases.admitted(run)),
         "<h2>Latency</h2>",
         _table(("", *COLUMNS), _latencies(found)),
         "<noscript><p>The charts need JavaScript; the tables do not.</p></noscript>",
@@ -66,15 +68,17 @@ def chart_data(found: Outcome) -> dict[str, Any]:
             "itl": _curve(found.itl_s),
             "e2e": _curve(found.e2e_s),
         },
-        "series": _columns(found.series, found.duration_s),
+        "series": _columns(found),
+        "places": list(busy_by_role(found)),
         "replicas": [_lane(replica, MOST_SPANS // len(found.replicas)) for replica in found.replicas],
     }
 
 
-def _columns(of: Series, duration_s: float) -> dict[str, list[float]]:
+def _columns(found: Outcome) -> dict[str, list[float]]:
+    of, duration_s = found.series, found.duration_s
     return {
         "t": [_six(middle) for middle in middles(of)],
-        "running": [_six(value) for value in of.running],
+        **{place: [_six(value) for value in values] for place, values in busy_by_role(found).items()},
         "queued": [_six(value) for value in of.queued],
         "kv_used": [_six(value * 100) for value in of.kv_used],
         "slots_used": [_six(value * 100) for value in of.slots_used],
@@ -136,13 +140,14 @@ def _tiles(run: Rehearsal) -> str:
     tiles = [
         ("TTFT, median", _time(found.ttft_s, "p50"), f"p90 {_time(found.ttft_s, 'p90')}"),
         ("TPOT, median", _time(found.tpot_s, "p50"), f"p90 {_time(found.tpot_s, 'p90')}"),
-        ("tokens/s per GPU", f"{found.tokens_per_second_per_gpu:,.0f}", "input + output"),
-        ("output tokens/s", f"{found.output_tokens_per_second:,.0f}", "the whole fleet"),
+        ("tokens/s per GPU", rate(found.tokens_per_second_per_gpu), "input + output"),
+        ("output tokens/s", rate(found.output_tokens_per_second), "the whole fleet"),
         ("requests completed", f"{ended.completed:,}", ", ".join(lost)),
-        ("admitted at once", f"{found.admitted_max:,}", f"the ledger's cap is {run.cap:,}"),
+        ("at once, at most", f"{found.admitted_max:,}", f"the ledger admits {run.cap:,}"),
     ]
     if found.prompt_tokens:
-        tiles.append(("cache hits", share(found.hit_tokens / found.prompt_tokens), "of prompt tokens"))
+        hits = share(found.hit_tokens / found.prompt_tokens) if found.hit_tokens else "none"
+        tiles.append(("cache hits", hits, f"of {found.prompt_tokens:,} prompt tokens"))
     if run.slo is not None:
         met = "met" if run.slo_met else "missed"
         good = share(run.goodput) if run.goodput is not None else "none"
@@ -173,7 +178,7 @@ def _figure(id_: str, title: str, more: str, style: str) -> str:
 
 
 def _lanes(found: Outcome) -> str:
-    kept = " Its lower edge shows the steps that were kept." if any(one.spans for one in found.replicas) else ""
+    kept = " Below it, its first steps." if any(one.spans for one in found.replicas) else ""
     return (
         '<figure class="wide"><figcaption>Servers <span>the fuller, the darker.'
         f"{kept}</span></figcaption>"
@@ -204,22 +209,20 @@ def _published(run: Rehearsal) -> Iterable[str]:
     rows = []
     for one in run.published:
         point = one.point
-        beside = [change(ratio) for ratio in phrases.against(one, run.outcome)] if _comparable(one.same, run) else []
+        against = phrases.against(one, run.outcome) if phrases.compared(one, run.outcome) else ()
+        beside = [change(ratio) for ratio in against]
         figures = (
             short_time(point.ttft_ms / 1000),
             short_time(point.tpot_ms / 1000),
             f"{point.tokens_per_s_per_gpu:,.0f}",
         )
         rows.append((str(point.concurrency), *figures, f"SGLang {one.card.engine}", ", ".join(beside) or "–"))
-    yield "<h2>Published of this recipe</h2>"
+    yield "<h2>Published of this recipe, measured</h2>"
     yield _paragraph(f"Not predicted: {phrases.method_text()}.", "soft")
-    heads = ("at once", "TTFT", "TPOT", "tokens/s/GPU", "engine", "predicted here, relative")
+    yield _paragraph(phrases.differs_text(run.published))
+    heads = ("concurrency", "TTFT", "TPOT", "tokens/s per GPU", "engine", "predicted here, against it")
     yield _table(heads, rows)
     yield _list(dict.fromkeys(caveat for one in run.published for caveat in one.card.caveats))
-
-
-def _comparable(same: bool, run: Rehearsal) -> bool:
-    return same and bool(run.outcome.ttft_s.count and run.outcome.tpot_s.count)
 
 
 def _made_of(run: Rehearsal) -> Iterable[str]:

@@ -5,16 +5,16 @@ A process is a server, a thread is what it does, and counters follow its queue a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from perilune.plan.display import printable
 from perilune.rehearse.outcome import ReplicaOutcome, Series, Span
 from perilune.rehearse.report import phrases
-from perilune.rehearse.report.overtime import per_second
+from perilune.rehearse.report.overtime import busy_by_role, per_second
 from perilune.rehearse.report.rehearsal import Rehearsal
-from perilune.rehearse.report.text import printable
 
 FLEET: Final = 1
 THREADS: Final = ("prefill", "decode", "transfer", "encode", "down")
@@ -23,7 +23,8 @@ THREADS: Final = ("prefill", "decode", "transfer", "encode", "down")
 def chrome_trace(run: Rehearsal) -> bytes:
     """The JSON document, UTF-8. Equal rehearsals give equal bytes."""
     found = run.outcome
-    events = [*_process(FLEET, "fleet", 0), *_counters(FLEET, found.series, found.duration_s)]
+    fleet = _counters(FLEET, found.series, found.duration_s, busy_by_role(found))
+    events = [*_process(FLEET, "fleet", 0), *fleet]
     for index, replica in enumerate(found.replicas):
         events += _server(FLEET + 1 + index, index + 1, replica, found.duration_s)
     return msgspec.json.encode(
@@ -46,7 +47,7 @@ def _server(pid: int, order: int, replica: ReplicaOutcome, duration_s: float) ->
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": _thread(name), "args": {"name": printable(name)}}
     for span in replica.spans:
         yield _slice(pid, span)
-    yield from _counters(pid, replica.series, duration_s)
+    yield from _counters(pid, replica.series, duration_s, {"running": replica.series.running})
 
 
 def _process(pid: int, name: str, order: int) -> Iterator[dict[str, Any]]:
@@ -67,13 +68,15 @@ def _slice(pid: int, span: Span) -> dict[str, Any]:
     }
 
 
-def _counters(pid: int, of: Series, duration_s: float) -> Iterator[dict[str, Any]]:
+def _counters(
+    pid: int, of: Series, duration_s: float, places: Mapping[str, Sequence[float]]
+) -> Iterator[dict[str, Any]]:
     """Each gauge at the start of its bin: the viewer holds a value until the next."""
     prefilled = per_second(of, of.prompt_tokens, duration_s)
     output = per_second(of, of.output_tokens, duration_s)
     for index in range(len(of.running)):
         tracks = {
-            "requests": {"running": of.running[index], "queued": of.queued[index]},
+            "requests": {**{place: held[index] for place, held in places.items()}, "queued": of.queued[index]},
             "pools %": {
                 name: used[index] * 100
                 for name, used in (("KV tokens", of.kv_used), ("state slots", of.slots_used))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perilune.facts.measurements import measurements
+from perilune.plan.display import printable
+from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Outcome
-from perilune.rehearse.report.rehearsal import ATTAINMENT, Published, Rehearsal
-from perilune.rehearse.report.text import printable, share, short_time
+from perilune.rehearse.report.published import Published
+from perilune.rehearse.report.rehearsal import ATTAINMENT, PoolFacts, Rehearsal
+from perilune.rehearse.report.text import rate, share, short_time
 from perilune.rehearse.tally import Targets
 
-BINDS = {"state": "the KDA state pool binds", "kv": "the KV pool binds", "asked": "the request limit binds"}
+BINDS = {"state": "the KDA state pool binds", "kv": "the KV pool binds", "asked": "--max-running-requests binds"}
 CAUSES = {
     "state_slots": "state slots",
     "kv_tokens": "KV tokens",
     "request_limit": "the request limit",
-    "prefill": "prefill",
+    "prefill": "prefill of others",
     "transfer": "transfer",
     "encoder": "the encoder",
     "storage": "the L3 store",
@@ -43,25 +48,48 @@ def pools_text(run: Rehearsal) -> str:
 
 def traffic_text(run: Rehearsal) -> str:
     """What was asked of the fleet, in one sentence without its full stop."""
-    load = run.load
-    start = {
-        "closed loop": f"closed loop, {load.concurrency or 0:,} at once",
-        "open loop": f"Poisson arrivals, {load.rate or 0:g} requests/s",
-        "trace": f"trace {printable(run.outcome.traffic)}{_paced(run)}",
-    }[load.kind]
-    counted = f", {load.total:,} requests" if load.total is not None else ""
-    least = "up to " if load.range_ratio < 1 else ""
-    lengths = f" of {least}{load.isl:,} + {load.osl:,} tokens" if load.isl and load.osl else ""
-    if load.images:
-        lengths += f" and {count(load.images, 'image')} of {load.image_size[0]} × {load.image_size[1]}"
     router = f", router {run.router}" if run.router else ""
-    return f"{start}{counted}{lengths}{router}, seed {run.outcome.seed}"
+    return f"{_served(run)}{router}, seed {run.outcome.seed}"
 
 
-def _paced(run: Rehearsal) -> str:
-    if run.load.rate is not None:
-        return f" at {run.load.rate:g} requests/s"
-    return "" if run.load.concurrency is None else f", {run.load.concurrency:,} at once"
+def _served(run: Rehearsal) -> str:
+    load, one = run.load, "request" if run.load.talk is None else "session"
+    if load.trace is not None:
+        most = "" if load.requests is None else f", its first {count(load.requests, 'request')} at most"
+        return f"trace {printable(run.outcome.traffic)}{_replayed(load)}{most}"
+    if load.concurrency is not None:
+        start = f"closed loop of {count(load.concurrency, one)}"
+    elif load.arrival_cv in (None, 1):
+        start = f"Poisson arrivals, {load.rate or 0:g} {one}s/s"
+    else:
+        start = f"arrivals with a CV of {load.arrival_cv:g}, {load.rate or 0:g} {one}s/s"
+    least = "up to " if load.range_ratio < 1 else ""
+    lengths = f"of {least}{load.isl or 0:,} input + {least}{load.osl or 0:,} output tokens"
+    total = load.total or 0
+    if load.talk is not None:
+        talk = load.talk
+        system = f", after a shared system prompt of {talk.system_tokens:,}" if talk.system_tokens else ""
+        system += f" ({talk.system_prompts:,} different ones)" if talk.system_prompts > 1 else ""
+        return (
+            f"{start}, {total // talk.turns:,} in all, of {count(talk.turns, 'turn')} {lengths} each{system}, "
+            f"think time {short_time(talk.think_s)} on average"
+        )
+    images = f" and {count(load.images, 'image')} of {load.image_size[0]} × {load.image_size[1]}" if load.images else ""
+    return f"{start}, {total:,} in all, {lengths}{images}"
+
+
+def _replayed(load: OfferedLoad) -> str:
+    """What became of a trace's arrivals and prefixes."""
+    told = []
+    if load.rate is not None:
+        told.append(f"Poisson arrivals, {load.rate:g}/s, in place of its own")
+    if load.concurrency is not None:
+        told.append(f"closed loop of {load.concurrency:,} in place of its arrivals")
+    if load.replay is not None:
+        told += [f"clock {load.replay.speed:g} times as fast"] if load.replay.speed != 1 else []
+        told += ["sorted by arrival"] if load.replay.sort else []
+        told += ["tool and system prompts shared"] if load.replay.share_prefix else []
+    return "".join(f", {each}" for each in told)
 
 
 def trust_text(run: Rehearsal) -> str:
@@ -103,17 +131,27 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def admitted_text(run: Rehearsal) -> str:
-    """How many ran at once, what the ledger allows, whether that was felt, and what was seen of the recipe."""
-    found = run.outcome
-    binds = {BINDS[pool.binds] for pool in run.pools if pool.role != "prefill"}
-    reached = f"it was reached: {', '.join(sorted(binds))}" if found.admitted_max >= run.cap else "it was not reached"
-    seen = (
-        f"; published of this recipe: the state pool admits {run.published_cap:,} a server"
-        if run.published_cap is not None
-        else ""
-    )
-    return f"{found.admitted_max:,} at once at most; the ledger's cap is {run.cap:,}, {reached}{seen}"
+def admitted(run: Rehearsal) -> list[tuple[str, str]]:
+    """By role: how many requests were on its servers at once, what the ledger allows, and what binds if it was felt.
+
+    The role is empty where there is one pool. Of a prefill pool it is the busiest server, as no more are ever counted.
+    """
+    several = len(run.pools) > 1
+    return [(pool.role if several else "", _admitted(run, pool)) for pool in run.pools]
+
+
+def _admitted(run: Rehearsal, pool: PoolFacts) -> str:
+    if pool.role == "prefill":
+        each = pool.cap // pool.replicas
+        most = max((one.admitted_max for one in run.outcome.replicas if one.role == "prefill"), default=0)
+        return f"at most {most:,} at once on a server; the ledger admits {each:,} there, {_bound(most, each, pool)}"
+    most = run.outcome.admitted_max
+    seen = f"; published of this command: {run.published_cap:,} a server" if run.published_cap is not None else ""
+    return f"at most {most:,} at once; the ledger admits {pool.cap:,}, {_bound(most, pool.cap, pool)}{seen}"
+
+
+def _bound(most: int, cap: int, pool: PoolFacts) -> str:
+    return f"reached: {BINDS[pool.binds]}" if most >= cap else "not reached"
 
 
 def requests_text(found: Outcome) -> str:
@@ -148,7 +186,24 @@ def goodput_text(run: Rehearsal) -> str:
 def method_text() -> str:
     """How the published figures were measured, in a few words."""
     method = measurements().method
-    return f"measured with {method.isl:,} + {method.osl:,} tokens; {method.percentile}"
+    return f"{method.isl:,} input + {method.osl:,} output tokens, {method.percentile}"
+
+
+def differs_text(found: Iterable[Published]) -> str:
+    """What the measured command has otherwise, in one sentence; empty where nothing differs."""
+    differs = list(dict.fromkeys(each for one in found for each in one.differs))
+    return f"Unlike this plan, it was measured {', '.join(differs)}." if differs else ""
+
+
+def compared(one: Published, found: Outcome) -> bool:
+    """Whether the prediction may stand against a measurement."""
+    return one.comparable and found.ttft_s.count > 0 and found.tpot_s.count > 0
+
+
+def output_text(found: Outcome) -> str:
+    """Tokens a second, per GPU and in all."""
+    each, output = rate(found.tokens_per_second_per_gpu), rate(found.output_tokens_per_second)
+    return f"{each} tokens/s per GPU (input + output); {output} output/s in all"
 
 
 def against(one: Published, found: Outcome) -> tuple[float, float, float]:

@@ -6,17 +6,17 @@ import io
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from perilune.plan.display import printable
 from perilune.rehearse.outcome import Distribution, Series
 from perilune.rehearse.report import phrases
-from perilune.rehearse.report.overtime import middles, per_second
+from perilune.rehearse.report.overtime import busy_by_role, middles, per_second
 from perilune.rehearse.report.rehearsal import Rehearsal
-from perilune.rehearse.report.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE = "#0b5fa5", "#b4530a"
+BLUE, ORANGE, GREEN = "#0b5fa5", "#b4530a", "#2f7d32"
 DPI: Final = 120
 MOST_LANES: Final = 64
 
@@ -87,7 +87,9 @@ def _curves(axes: Axes, named: dict[str, Distribution], factor: float, unit: str
 def _load(figure: Figure, run: Rehearsal) -> bool:
     series = run.outcome.series
     axes = figure.subplots()
-    _line(axes, series, series.running, "running", BLUE, "-")
+    looks = ((BLUE, "-"), (GREEN, ":"))
+    for (place, held), (color, style) in zip(reversed(busy_by_role(run.outcome).items()), looks, strict=False):
+        _line(axes, series, held, place, color, style)
     _line(axes, series, series.queued, "queued", ORANGE, "--")
     axes.set_ylabel("requests")
     return _over_time(axes, run)

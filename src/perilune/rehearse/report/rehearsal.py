@@ -5,25 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from perilune.facts.hardware import platform
-from perilune.facts.measurements import Card, Point, measurements
 from perilune.plan.deployment import Role
+from perilune.plan.display import shape_text
 from perilune.plan.planned import ENGINE, PlannedPool
 from perilune.rehearse.acceptance import Acceptance
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Outcome
+from perilune.rehearse.report.published import Published, published_cap_of, published_of
 from perilune.rehearse.tally import Targets
 
 ATTAINMENT = 0.9
 """Share of the requests that must meet both targets for an SLO to be met, as goodput is usually defined."""
 
 ANSWERING = ("unified", "decode")
-
-WIDTHS = {"TP": "tp_size", "PP": "pp_size", "DP": "attn_dp_size", "DCP": "dcp_size", "EP": "ep_size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def facts_of(item: PlannedPool, replicas: int) -> PoolFacts:
         recipe=pool.recipe,
         quant=pool.quant,
         spec=pool.spec,
-        shape=shape_of(item.resolved.values),
+        shape=shape_text(item.resolved.values),
         gpus=pool.gpus,
         replicas=replicas,
         cap=found.sizing.requests * found.inputs.attn_dp * replicas,
@@ -68,20 +66,6 @@ def facts_of(item: PlannedPool, replicas: int) -> PoolFacts:
         command=(*item.server.program, *item.server.argv),
         env=dict(pool.server.env),
     )
-
-
-def shape_of(values: Mapping[str, Any]) -> str:
-    """The parallel widths above one, as `TP8 × DCP8`."""
-    return " × ".join(f"{short}{values[name]}" for short, name in WIDTHS.items() if values[name] > 1 or short == "TP")
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A published measurement of the recipe that was rehearsed; `same` where the workload was this one, too."""
-
-    card: Card
-    point: Point
-    same: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +115,10 @@ class Rehearsal:
 
     @property
     def published_cap(self) -> int | None:
-        """Requests that this recipe was seen to admit on one server; None where nobody has published it."""
-        of = {(pool.recipe, pool.quant, pool.spec) for pool in self.pools if pool.role in ANSWERING}
-        caps = (cap.requests for cap in measurements().admission_caps if (cap.cell, cap.quant, cap.spec) in of)
-        return next(caps, None)
+        """Requests that one server of this very command was seen to admit; None where nobody has published it."""
+        return published_cap_of(self)
 
     @property
     def published(self) -> tuple[Published, ...]:
         """What was measured of this recipe, the points of this very workload first."""
-        if len(self.pools) != 1:
-            return ()
-        pool, load, method = self.pools[0], self.load, measurements().method
-        of = (pool.recipe, pool.quant, pool.spec)
-        alike = (
-            pool.replicas == 1
-            and load.kind == "closed loop"
-            and (load.isl, load.osl, load.range_ratio) == (method.isl, method.osl, 1)
-        )
-        found = [
-            Published(card, point, alike and point.concurrency == load.concurrency)
-            for card in measurements().cards
-            if (card.cell, card.quant, card.spec) == of
-            for point in card.points
-        ]
-        return tuple(sorted(found, key=lambda one: not one.same))
+        return published_of(self)

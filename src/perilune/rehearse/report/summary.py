@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perilune.plan.display import printable
 from perilune.rehearse.outcome import Outcome
 from perilune.rehearse.report import phrases
+from perilune.rehearse.report.overtime import busy_by_role
 from perilune.rehearse.report.rehearsal import Rehearsal
-from perilune.rehearse.report.text import WIDTH, change, printable, share, short_time, sparkline, wrapped
+from perilune.rehearse.report.text import WIDTH, change, share, short_time, sparkline, wrapped
 
 LABEL = 12
 
@@ -55,23 +57,19 @@ def _latencies(found: Outcome) -> Iterator[Line]:
 
 def _facts(run: Rehearsal) -> Iterator[tuple[str, str, str]]:
     found = run.outcome
-    yield (
-        "throughput",
-        f"{found.tokens_per_second_per_gpu:,.0f} tokens/s per GPU (input + output), "
-        f"{found.output_tokens_per_second:,.0f} output in all",
-        "",
-    )
+    yield "throughput", phrases.output_text(found), ""
     if run.slo is not None:
         yield "goodput", phrases.goodput_text(run), "good" if run.slo_met else "bad"
     served = found.requests.completed > 0
     yield "requests", phrases.requests_text(found), "" if served else "bad"
-    yield "admitted", phrases.admitted_text(run), ""
+    for number, (role, text) in enumerate(phrases.admitted(run)):
+        yield "" if number else "admitted", f"{role}: {text}" if role else text, ""
     spent = phrases.waits(found)
     each = ", ".join(f"{cause} {share(part)}" for cause, _, part in spent)
-    yield "waited for", f"{each} of the requests' time" if spent else "nothing", ""
+    yield "waited for", f"{each} of the time from arrival to last token" if spent else "nothing", ""
     if found.prompt_tokens:
-        hit = found.hit_tokens / found.prompt_tokens
-        yield "cache hits", f"{share(hit)} of {found.prompt_tokens:,} prompt tokens", ""
+        hit = share(found.hit_tokens / found.prompt_tokens) if found.hit_tokens else "none"
+        yield "cache hits", f"{hit} of {found.prompt_tokens:,} prompt tokens", ""
     for name, text in run.settings.items():
         yield name, printable(text), ""
 
@@ -81,9 +79,10 @@ def _over_time(found: Outcome) -> Iterator[Line]:
     if not series.running:
         return
     yield Line("")
-    for label, values in (("running", series.running), ("queued", series.queued)):
+    for label, values in (*busy_by_role(found).items(), ("queued", series.queued)):
         top = max(values, default=0.0)
-        yield Line(f"{label:<{LABEL}}{sparkline(values, width, top):<{width}}  peak {top:,.0f}")
+        peak = "under 1" if 0 < top < 0.95 else f"{top:,.0f}"
+        yield Line(f"{label:<{LABEL}}{sparkline(values, width, top):<{width}}  peak {peak}")
     end = short_time(found.duration_s)
     yield Line(f"{'':<{LABEL}}0 s{end:>{max(min(len(series.running), width) - 3, len(end) + 1)}}", "dim")
 
@@ -93,17 +92,17 @@ def _published(run: Rehearsal) -> Iterator[Line]:
         return
     found = run.outcome
     yield Line("")
-    yield Line(f"Published of this recipe ({phrases.method_text()})", "head")
-    yield Line(f"{'at once':<{LABEL}}{'TTFT':>12}{'TPOT':>12}{'tok/s/GPU':>12}  engine", "head")
+    yield Line(f"Published of this recipe, measured: {phrases.method_text()}", "head")
+    yield from _wrapped(phrases.differs_text(run.published))
+    yield Line(f"{'concurrency':<{LABEL}}{'TTFT':>12}{'TPOT':>12}{'tok/s/GPU':>12}  engine", "head")
     for one in run.published:
         point = one.point
         row = f"{short_time(point.ttft_ms / 1000):>12}{short_time(point.tpot_ms / 1000):>12}"
         engine = one.card.engine.split(" ")[0]
         yield Line(f"{point.concurrency:<{LABEL}}{row}{point.tokens_per_s_per_gpu:>12,.0f}  SGLang {engine}")
-        if one.same and found.ttft_s.count and found.tpot_s.count:
-            yield Line(
-                f"{'  predicted':<{LABEL}}{''.join(f'{change(ratio):>12}' for ratio in phrases.against(one, found))}"
-            )
+        if phrases.compared(one, found):
+            off = "".join(f"{change(ratio):>12}" for ratio in phrases.against(one, found))
+            yield Line(f"{'predicted':<{LABEL}}{off}  against it")
     for caveat in dict.fromkeys(caveat for one in run.published for caveat in one.card.caveats):
         yield from _wrapped(caveat, "dim", indent="- ")
 

@@ -6,14 +6,11 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from perilune.plan.display import printable
+
 WIDTH = 80
 BLOCKS = "▁▂▃▄▅▆▇█"
 UNITS = re.compile(r"(?<=\d) (?=(?:%|ms|s|h|min)(?!\w))")
-
-
-def printable(text: str) -> str:
-    """Text that a terminal shows and does not obey."""
-    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
 
 
 def kept(text: str) -> str:
@@ -30,13 +27,20 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def short_time(seconds: float) -> str:
-    """Seconds with three figures and a unit: `8.51 ms`, `11.6 s`, `2 h 05 min`."""
+    """Seconds with three figures and a unit: `8.51 ms`, `11.6 s`, `2 h 05 min`, `71.8 days`."""
     if seconds < 0.9995:
         return f"{_three(seconds * 1000)} ms"
     if seconds < 599.5:
         return f"{_three(seconds)} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60:,} h {minutes % 60:02} min"
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes < 6000 else f"{_three(seconds / 86400)} days"
+
+
+def rate(per_second: float) -> str:
+    """So many a second: three figures where there are fewer than a hundred, else whole."""
+    return f"{per_second:,.0f}" if per_second >= 99.95 else f"{per_second:.3g}"
 
 
 def _three(value: float) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
+from perilune.plan.display import printable
 from perilune.rehearse.report.page import asset
-from perilune.rehearse.report.text import printable, short_time
+from perilune.rehearse.report.text import short_time
 from perilune.rehearse.sweep.frontier import Swept, series
 from perilune.rehearse.sweep.store import plain
 

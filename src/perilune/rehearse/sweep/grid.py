@@ -93,8 +93,8 @@ class Point:
                 *(parse_env(text) for text in self.envs),
             )
             knobs = tuple(parse_knob(text) for text in self.knobs)
-            load = self.load
-            workload = {"isl": load.isl or self.isl, "osl": load.osl or self.osl, "concurrency": load.concurrency}
+            load, isl = self.load, self.load.planned_isl or self.isl
+            workload = {"isl": isl, "osl": load.osl or self.osl, "concurrency": load.concurrency}
             found = compose(Choice(**self.choice, **workload, overrides=overrides, knobs=knobs))  # type: ignore[arg-type]
         return pulled(found.redacted(), self.lever)
 

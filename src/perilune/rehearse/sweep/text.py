@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from perilune.plan.display import printable
 from perilune.rehearse.report.summary import Line
-from perilune.rehearse.report.text import WIDTH, printable, short_time, wrapped
+from perilune.rehearse.report.text import WIDTH, short_time, wrapped
 from perilune.rehearse.sweep.frontier import Series, Swept, series
 
 COLUMNS: Final = 68

@@ -27,7 +27,7 @@ def in_order(source: Source, requests: Iterator[Request], field: str) -> Iterato
             raise source.bad(
                 f"The request comes {latest - request.arrival_s:.6g} s before the one above it.",
                 field=field,
-                fix="Sort the file by time, or ask for it to be sorted.",
+                fix="Sort the file by time, or give --sort-trace.",
             )
         latest = request.arrival_s
         yield request

@@ -84,7 +84,7 @@ def _within(source: Source, requests: Iterator[Request], step_s: float, rng: ran
             raise source.bad(
                 f"More than {MOST_IN_A_STEP:,} requests share one instant.",
                 field=FIELDS[0],
-                fix="Switch spreading off.",
+                fix="Give --no-spread.",
             )
     yield from _scattered(group, step_s, rng)
 

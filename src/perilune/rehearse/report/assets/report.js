@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const { axis, chart, element, ink, number } = page;
-  const { cdf, series, replicas, duration } = pageData;
+  const { cdf, series, places, replicas, duration } = pageData;
 
   const dashes = [[], [6, 4], [2, 3], [8, 3, 2, 3]];
   const line = (label, color, dash, extra) => ({
@@ -108,7 +108,9 @@
       },
     });
   };
-  over("load", [["running", "running", "--c1"], ["queued", "queued", "--c2"]], { fill: true });
+  const colors = places.length > 1 ? ["--c3", "--c1", "--c2"] : ["--c1", "--c2"];
+  const held = [...places, "queued"].map((name, index) => [name, name, colors[index]]);
+  over("load", held, { fill: true });
   over("pools", [["kv_used", "KV tokens", "--c1"], ["slots_used", "state slots", "--c2"]], { unit: " %", top: 100 });
   over("throughput", [["output", "output tokens/s", "--c1"], ["prompt", "prefilled tokens/s", "--c2"]]);
 
