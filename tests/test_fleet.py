@@ -11,6 +11,7 @@ import pytest
 from fleet_table import MS, PAGE, US, TableCosts, pd_fleet, run, server
 from perilune.rehearse.fleet.decode import DecodeSettings
 from perilune.rehearse.fleet.encoders import EncoderSettings
+from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.outages import Outage
 from perilune.rehearse.fleet.routed import RoutedFleet
@@ -22,6 +23,8 @@ from perilune.rehearse.ticks import SECOND
 from perilune.rehearse.vision import GraphSettings
 
 Event = tuple[int, str, int]
+
+ROUND_ROBIN = RouterSettings("round_robin", "round_robin")
 
 
 def told(requests: Sequence[Request], fleet: Front, **given: Any) -> tuple[Outcome, list[Event]]:
@@ -62,7 +65,7 @@ def test_with_prefill_complete_everything_is_sent_at_the_end() -> None:
 
 def test_a_line_carries_one_prompt_after_the_other() -> None:
     """Two prefill servers are done at once; the line of the decode server has to carry both."""
-    fleet = pd_fleet(2, 1, prefill_policy="round_robin")
+    fleet = pd_fleet(2, 1, router=ROUND_ROBIN)
     _, log = told([Request(0.0, 500, 9), Request(0.0, 500, 9)], fleet)
     computed = MS + 500 * 10 * US
     carries = 600 * US
@@ -146,7 +149,7 @@ def test_a_prompt_goes_into_the_prefill_cache_when_it_is_sent() -> None:
 
 
 def test_a_lost_server_gives_its_requests_to_another() -> None:
-    fleet = RoutedFleet([server()] * 2, router="round_robin", outages=[Outage("unified-0", 0.02, 5.0)])
+    fleet = RoutedFleet([server()] * 2, router=ROUND_ROBIN, outages=[Outage("unified-0", 0.02, 5.0)])
     found, log = told([Request(0.0, 500, 20), Request(0.0, 500, 20)], fleet, records=True)
     assert found.requests.completed == 2
     assert {record.replica for record in found.records} == {"unified-1"}
@@ -249,7 +252,7 @@ def hosted(**of: Any) -> tuple[RoutedFleet, HostSettings]:
         return HostedCache(host=settings, store=store, tokens=20 * PAGE, page=PAGE)
 
     one = replace(base, engine=replace(base.engine, new_cache=new_cache), host=settings)
-    return RoutedFleet([one] * (2 if settings.storage else 1), router="round_robin"), settings
+    return RoutedFleet([one] * (2 if settings.storage else 1), router=ROUND_ROBIN), settings
 
 
 def test_a_prefix_from_the_host_hides_behind_the_forward_or_not() -> None:

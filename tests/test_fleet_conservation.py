@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fleet_table import PAGE, TableCosts, check_empty, engine, pd_fleet, run, server, watch
 from perilune.rehearse.fleet.decode import DecodeSettings
 from perilune.rehearse.fleet.encoders import EncoderSettings
+from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.outages import LOST, Outage
 from perilune.rehearse.fleet.policies import POLICIES
@@ -135,7 +136,9 @@ def test_unified(data: st.DataObject, load: Any, of: dict[str, Any], count: int,
         settings_ = None
         if encoders is not None:
             settings_ = EncoderSettings(servers=encoders, encode=lambda tokens, graph: tokens * 7, send=lambda n: n)
-        return RoutedFleet([base] * count, router=router, outages=failures, lost=lost, encoders=settings_)
+        return RoutedFleet(
+            [base] * count, router=RouterSettings(decode=router), outages=failures, lost=lost, encoders=settings_
+        )
 
     served(make, load, 3)
 
@@ -160,7 +163,7 @@ def test_pairs(
         reserved_tokens=data.draw(st.sampled_from([0, 64, 512])),
         backup=data.draw(st.booleans()),
     )
-    prefill_policy, decode_policy = data.draw(st.sampled_from(POLICIES)), data.draw(st.sampled_from(POLICIES))
+    picks: list[Any] = data.draw(st.lists(st.sampled_from(POLICIES), min_size=2, max_size=2))
 
     def make() -> Front:
         return pd_fleet(
@@ -169,8 +172,7 @@ def test_pairs(
             settings=room,
             of_prefill=whole(of_prefill),
             of_decode=whole(of_decode),
-            prefill_policy=prefill_policy,
-            decode_policy=decode_policy,
+            router=RouterSettings(*picks),
             allocation=allocation,
             outages=failures,
             lost=lost,

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from typing import cast
 
 from perilune.errors import UnusableInput
 from perilune.facts.timing import latencies, machines
-from perilune.plan.deployment import Deployment, Role
+from perilune.plan.deployment import Role
 from perilune.plan.planned import Plan, PlannedPool
 from perilune.rehearse.acceptance import Acceptance, acceptance_for
 from perilune.rehearse.engine import acceptance_of, engine_of
 from perilune.rehearse.fleet.decode import decode_settings
 from perilune.rehearse.fleet.encoders import EncoderSettings
-from perilune.rehearse.fleet.outages import Outage
+from perilune.rehearse.fleet.flags import RouterSettings, router_settings
+from perilune.rehearse.fleet.outages import Lost, Outage
 from perilune.rehearse.fleet.pd import PdFleet
-from perilune.rehearse.fleet.policies import DEFAULT_POLICY, POLICIES, PolicyName
+from perilune.rehearse.fleet.policies import PolicyName
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.hicache import HostedCache, host_settings, new_store
@@ -43,6 +42,7 @@ class Settings:
     targets: Targets | None = None
     profiles: Mapping[str, Efficient] = field(default_factory=dict)  # of `perilune calibrate`, by platform
     outages: tuple[Outage, ...] = ()
+    lost: Lost = "resubmit"  # what becomes of the requests of a server that fails
     encoders: int = 0  # servers of one GPU each that only encode images
     records: bool = False  # keep every request
     spans: bool = False  # keep every stretch of every server
@@ -74,10 +74,10 @@ def perform(
     }
     first = next(item for item in plan.pools if item.pool.role != "decode")  # it meets the images
     encoders = _encoders(first, costs[first.pool.role], settings.encoders) if settings.encoders else None
-    router = settings.router or ", ".join(dict.fromkeys(_planned_policies(plan.deployment)))
+    router = _router(plan, settings)
     found = simulate(
         load.traffic(),
-        _fleet(plan, servers, settings, encoders),
+        _fleet(plan, servers, settings, router, encoders),
         seed=load.seed,
         records=settings.records,
         spans=settings.spans,
@@ -90,7 +90,7 @@ def perform(
         pools=tuple(facts_of(item, counts[item.pool.role]) for item in plan.pools),
         load=load,
         outcome=replace(found, gpus=found.gpus + settings.encoders),
-        router=router if sum(counts.values()) > 1 else None,
+        router=", ".join(dict.fromkeys((router.prefill, router.decode))) if sum(counts.values()) > 1 else None,
         acceptance=accepted.get("unified") or accepted.get("decode"),
         slo=settings.targets,
         basis_says="; ".join(dict.fromkeys(one.said for one in costs.values())),
@@ -140,24 +140,33 @@ def _encoders(item: PlannedPool, costs: ServerCosts, count: int) -> EncoderSetti
 
 
 def _fleet(
-    plan: Plan, servers: Mapping[Role, Sequence[Server]], settings: Settings, encoders: EncoderSettings | None
+    plan: Plan,
+    servers: Mapping[Role, Sequence[Server]],
+    settings: Settings,
+    router: RouterSettings,
+    encoders: EncoderSettings | None,
 ) -> Fleet:
-    prefill_policy, decode_policy = _planned_policies(plan.deployment)
-    if settings.router is not None:
-        prefill_policy = decode_policy = settings.router
     if "unified" in servers:
-        return RoutedFleet(servers["unified"], router=decode_policy, outages=settings.outages, encoders=encoders)
+        return RoutedFleet(
+            servers["unified"], router=router, outages=settings.outages, lost=settings.lost, encoders=encoders
+        )
     pool = next(item for item in plan.pools if item.pool.role == "decode")
     decode = decode_settings(pool)
     return PdFleet(
         servers["prefill"],
         [(server, decode) for server in servers["decode"]],
-        prefill_policy=prefill_policy,
-        decode_policy=decode_policy,
+        router=router,
         allocation=pool.resolved.values["disaggregation_decode_allocation_policy"],
         outages=settings.outages,
+        lost=settings.lost,
         encoders=encoders,
     )
+
+
+def _router(plan: Plan, settings: Settings) -> RouterSettings:
+    """The planned router, with the policy asked for over its own."""
+    found, policy = router_settings(plan.deployment.router), settings.router
+    return found if policy is None else replace(found, prefill=policy, decode=policy)
 
 
 def _told(settings: Settings) -> dict[str, str]:
@@ -167,19 +176,3 @@ def _told(settings: Settings) -> dict[str, str]:
     if settings.encoders:
         told["encoders"] = f"{settings.encoders:,}, one GPU each, counted in the figures per GPU"
     return told
-
-
-def _planned_policies(deployment: Deployment) -> tuple[PolicyName, PolicyName]:
-    """The policies for prefill and decode that the plan's router is started with; the router's default without one.
-
-    Raises UnusableInput for one that is not modelled.
-    """
-    given = dict(pairwise(deployment.router or ()))
-    common = given.get("--policy", DEFAULT_POLICY)
-    names = given.get("--prefill-policy", common), given.get("--decode-policy", common)
-    for name in names:
-        if name not in POLICIES:
-            raise UnusableInput(
-                f"The router policy {name!r} is not modelled.", where="router", fix=f"Known: {' '.join(POLICIES)}."
-            )
-    return cast(tuple[PolicyName, PolicyName], names)

@@ -14,11 +14,12 @@ from typing import Literal
 from perilune.rehearse.events import STEP
 from perilune.rehearse.fleet.decode import DecodeReplica, DecodeSettings
 from perilune.rehearse.fleet.encoders import EncoderPool, EncoderSettings
+from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.group import Group
 from perilune.rehearse.fleet.link import Link
 from perilune.rehearse.fleet.outages import Lost, Outage
-from perilune.rehearse.fleet.policies import DEFAULT_POLICY, PolicyName, policy
+from perilune.rehearse.fleet.policies import policy
 from perilune.rehearse.fleet.prefill import PrefillReplica
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.replica.chronicle import Stretch
@@ -54,8 +55,7 @@ class PdFleet(Front):
         prefill: Sequence[Server],
         decode: Sequence[tuple[Server, DecodeSettings]],
         *,
-        prefill_policy: PolicyName = DEFAULT_POLICY,
-        decode_policy: PolicyName = DEFAULT_POLICY,
+        router: RouterSettings | None = None,
         allocation: AllocationPolicy = "early",
         outages: Sequence[Outage] = (),
         lost: Lost = "resubmit",
@@ -63,7 +63,7 @@ class PdFleet(Front):
     ) -> None:
         super().__init__([*prefill, *(server for server, _ in decode)], outages, lost)
         self._decode_settings = [settings for _, settings in decode]
-        self._policies = (prefill_policy, decode_policy)
+        self._router = router or RouterSettings()
         self._early = allocation == "early"
         self._settings = encoders
         self._prefill: list[PrefillReplica] = []
@@ -76,11 +76,12 @@ class PdFleet(Front):
 
     def open(self, run: Run) -> Sequence[Replica]:
         """Make both pools, the router, the lines and the encoders."""
-        one, other = (
-            Group(policy(name, Random(f"{role} router {run.seed}")), size)  # noqa: S311 - a simulation
-            for role, name, size in zip(("prefill", "decode"), self._policies, self._sizes, strict=True)
+        router = self._router
+        prefill, decode = (Random(f"{role} router {run.seed}") for role in ("prefill", "decode"))  # noqa: S311
+        self._groups = (
+            Group(policy(router.prefill, prefill, router.cache_aware), self._sizes[0]),
+            Group(policy(router.decode, decode, router.cache_aware), self._sizes[1]),
         )
-        self._groups = (one, other)
         self._links = [Link() for _ in self.servers]
         self._encoders = None if self._settings is None else self._settings.pool(run)
         self._prefill, self._decode, self._pairs = [], [], {}

@@ -145,11 +145,11 @@ class CacheAware:
         self.tree.forget(worker)
 
 
-def policy(name: PolicyName, random: Random) -> Policy:
-    """A policy by its flag value; `random` is its own stream."""
+def policy(name: PolicyName, random: Random, settings: CacheAwareSettings | None = None) -> Policy:
+    """A policy by its flag value; `random` is its own stream, `settings` are for `cache_aware`."""
     match name:
         case "cache_aware":
-            return CacheAware()
+            return CacheAware(settings)
         case "round_robin":
             return RoundRobin()
         case "random":

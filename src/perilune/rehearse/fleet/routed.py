@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from random import Random
 
 from perilune.rehearse.fleet.encoders import EncoderPool, EncoderSettings
+from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.group import Group
 from perilune.rehearse.fleet.outages import Lost, Outage
-from perilune.rehearse.fleet.policies import DEFAULT_POLICY, PolicyName, policy
+from perilune.rehearse.fleet.policies import policy
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.replica import Replica
@@ -23,20 +24,21 @@ class RoutedFleet(Front):
         self,
         servers: Sequence[Server],
         *,
-        router: PolicyName = DEFAULT_POLICY,
+        router: RouterSettings | None = None,
         outages: Sequence[Outage] = (),
         lost: Lost = "resubmit",
         encoders: EncoderSettings | None = None,
     ) -> None:
         super().__init__(servers, outages, lost)
-        self._router = router
+        self._router = router or RouterSettings()
         self._settings = encoders
         self._group: Group
         self._encoders: EncoderPool | None = None
 
     def open(self, run: Run) -> Sequence[Replica]:
         """Make the servers, the router and the encoders."""
-        self._group = Group(policy(self._router, Random(f"router {run.seed}")), len(self.servers))  # noqa: S311
+        random = Random(f"router {run.seed}")  # noqa: S311 - a simulation, not a secret
+        self._group = Group(policy(self._router.decode, random, self._router.cache_aware), len(self.servers))
         self._encoders = None if self._settings is None else self._settings.pool(run)
         return super().open(run)
 

@@ -326,7 +326,7 @@ class Replica:
                 return 1
             if lane.decodes:
                 batch = lane.batch
-                left = batch.heap[0][0] - batch.steps
+                left = batch.heap[0][0] - batch.steps if batch.heap else 1
                 if left < steps:
                     steps = left
         if steps == 1:
