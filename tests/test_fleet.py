@@ -218,6 +218,14 @@ def test_pixels_that_go_over_the_cpu_take_their_time() -> None:
     assert when(log, "first") == MS + 400 * 10 * US + 3 * MS + MS
 
 
+def test_images_that_find_the_pool_full_are_told_of() -> None:
+    """One reader's words in 4,096 slices, and room for one of the two images."""
+    images = ImageSettings(host_bytes_per_s=705_600_000.0, pool_bytes=4096 * 2 * 4 + 705_792)
+    found, log = told([Request(0.0, 1000, 1, images=(300, 300))], RoutedFleet([replace(server(), images=images)]))
+    assert when(log, "first") == CHUNK_512 + 6 * MS + MS + CHUNK_488
+    assert found.notes == ("1 images found the feature pool (SGLANG_MM_FEATURE_CACHE_MB) full and went over the CPU.",)
+
+
 def test_a_size_that_comes_again_replays_a_graph() -> None:
     images = ImageSettings(host_bytes_per_s=1e12, pool_bytes=1 << 30, graphs=GraphSettings())
     fleet = RoutedFleet([replace(server(), images=images)])

@@ -60,15 +60,12 @@ class Images:
         self._leases: dict[Live, list[int | None]] = {}
         self._second = settings.host_bytes_per_s
 
-    @property
-    def fallbacks(self) -> int:
-        """Images that found the feature pool full."""
-        return 0 if self._pool is None else self._pool.fallbacks
-
-    def arrive(self, live: Live) -> None:
-        """The pixels of a request take their places."""
-        if self._pool is not None:
-            self._leases[live] = [self._pool.lease(image) for image in live.request.images]
+    def arrive(self, live: Live) -> int:
+        """The pixels of a request take their places; returns how many images found none and go over the CPU."""
+        if self._pool is None:
+            return 0
+        leases = self._leases[live] = [self._pool.lease(image) for image in live.request.images]
+        return leases.count(None)
 
     def forward(self, rank: int, parts: Sequence[tuple[Live, int, int]]) -> int:
         """Ticks in front of a prefill that computes these parts of prompts: pixels come, the tower encodes them."""

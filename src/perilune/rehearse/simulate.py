@@ -293,7 +293,8 @@ def _outcome(
 
 
 def _notes(tally: Tally) -> list[str]:
-    return [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
+    refused = [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
+    return refused + [f"{count} {what}." for what, count in sorted(tally.remarks.items())]
 
 
 def _replica_outcome(replica: Replica, end: int) -> ReplicaOutcome:

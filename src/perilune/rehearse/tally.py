@@ -40,6 +40,7 @@ class Tally:
         "prompt_tokens",
         "records",
         "rejected",
+        "remarks",
         "replicas",
         "retracted",
         "running",
@@ -57,6 +58,7 @@ class Tally:
         self.output_tokens = self.prompt_tokens = self.hit_tokens = 0
         self.waits: dict[str, int] = {}
         self.why_rejected: dict[str, int] = {}
+        self.remarks: dict[str, int] = {}  # what else happened, and how often
         self.end = 0  # when the last request ended
         self.good = 0
         self.records: list[RequestRecord] | None = [] if records else None

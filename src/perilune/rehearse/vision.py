@@ -131,7 +131,6 @@ class FeaturePool:
         self._gaps: list[tuple[int, int]] = [(begin, size_bytes)] if size_bytes > begin else []
         self._held: dict[int, tuple[int, int]] = {}
         self._next = 0
-        self.fallbacks = 0  # images that went over the CPU
 
     @property
     def held(self) -> int:
@@ -148,7 +147,6 @@ class FeaturePool:
         size = -(-pixel_bytes(image) // ALIGNMENT) * ALIGNMENT
         fits = [(end - start, index) for index, (start, end) in enumerate(self._gaps) if end - start >= size]
         if not fits or len(self._held) >= SLICES:
-            self.fallbacks += 1
             return None
         start, end = self._gaps.pop(min(fits)[1])
         if start + size < end:

@@ -13,6 +13,7 @@ from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.simulate import Run
 
 CAUSE = "storage"
+POOL_FULL = "images found the feature pool (SGLANG_MM_FEATURE_CACHE_MB) full and went over the CPU"
 
 
 class Arrivals:
@@ -35,7 +36,10 @@ class Arrivals:
     def __call__(self, live: Live, rank: Rank, now: int) -> bool:
         """Whether the request is put into the queue later."""
         if self._images is not None and live.request.images:
-            self._images.arrive(live)
+            full = self._images.arrive(live)
+            if full:
+                remarks = self._run.tally.remarks
+                remarks[POOL_FULL] = remarks.get(POOL_FULL, 0) + full
         return self._host is not None and self._fetch(live, rank, now, self._host)
 
     def _fetch(self, live: Live, rank: Rank, now: int, host: HostSettings) -> bool:
