@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perilune.errors import UnusableInput
 from perilune.facts.timing import machines
 from perilune.plan.planned import PlannedPool
+from perilune.plan.resolve.state import TRUE_WORDS
 from perilune.rehearse.replica.live import Live
 from perilune.rehearse.ticks import ticks
 from perilune.rehearse.vision import Encode, FeaturePool, GraphSettings, Tower, pixel_bytes, touched
@@ -27,21 +29,33 @@ class ImageSettings:
 
 
 def image_settings(item: PlannedPool) -> ImageSettings | None:
-    """Of a planned pool; None where images never get to it: on decode servers, and where encoders have the tower."""
+    """Of a planned pool; None on decode servers, which images never get to.
+
+    Raises UnusableInput for a server that leaves them to encoders.
+    """
     v, env = item.resolved.values, item.resolved.env
-    if item.pool.role == "decode" or v["language_only"]:
+    if item.pool.role == "decode":
         return None
-    cuda = item.resolved.platform.kind == "cuda"
+    if v["language_only"]:
+        raise UnusableInput(
+            "A --language-only server encodes no images.",
+            where=f"{item.pool.role} pool",
+            fix="Give it encoders, or rehearse requests without images.",
+        )
     pooled = v["mm_feature_transport"] in ("cuda_ipc", "cuda_vmm")
     return ImageSettings(
         tower_ranks=max(v["tp_size"] // v["attn_dp_size"] // v["attn_cp_size"], 1),
-        graphs=_graphs(env) if cuda and env.get("SGLANG_VIT_ENABLE_CUDA_GRAPH") in ("1", "true", "True") else None,
+        graphs=graph_settings(item),
         pool_bytes=int(env.get("SGLANG_MM_FEATURE_CACHE_MB", POOL_MIB)) * MIB if pooled else None,
         host_bytes_per_s=machines()[item.resolved.platform.id].host.value,
     )
 
 
-def _graphs(env: Mapping[str, str]) -> GraphSettings:
+def graph_settings(item: PlannedPool) -> GraphSettings | None:
+    """The graph cache of the tower; None where it is off, as it is unless SGLANG_VIT_ENABLE_CUDA_GRAPH is set."""
+    env = item.resolved.env
+    if item.resolved.platform.kind != "cuda" or env.get("SGLANG_VIT_ENABLE_CUDA_GRAPH", "").lower() not in TRUE_WORDS:
+        return None
     prefix, known = "SGLANG_KIMI_K3_VIT_CUDA_GRAPH_", GraphSettings()
     return GraphSettings(
         capacity=int(env.get(f"{prefix}CACHE_CAPACITY", known.capacity)),

@@ -18,10 +18,11 @@ from perilune.rehearse.fleet.flags import RouterSettings, router_settings
 from perilune.rehearse.fleet.outages import Lost, Outage
 from perilune.rehearse.fleet.pd import PdFleet
 from perilune.rehearse.fleet.policies import PolicyName
+from perilune.rehearse.fleet.prefill import check_prefill
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.hicache import HostedCache, host_settings, new_store
-from perilune.rehearse.images import image_settings
+from perilune.rehearse.images import graph_settings, image_settings
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.radix.planned import cache_settings
@@ -127,7 +128,7 @@ def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, 
 
 def _encoders(item: PlannedPool, costs: ServerCosts, count: int) -> EncoderSettings:
     """Encoders like the tower of this pool, which send their embeddings (BF16) over the network to it."""
-    images, known = image_settings(item), latencies()
+    known = latencies()
     speed = machines()[item.pool.platform].nic.value * known.link_share.value
     start_s = known.transfer_start_us.value * 1e-6
     row = item.resolved.model.hidden_size * 2
@@ -135,7 +136,7 @@ def _encoders(item: PlannedPool, costs: ServerCosts, count: int) -> EncoderSetti
         servers=count,
         encode=lambda tokens, graph: costs.encode(tokens, graph=graph),
         send=lambda tokens: ticks(start_s + tokens * row / speed),
-        graphs=None if images is None else images.graphs,
+        graphs=graph_settings(item),
     )
 
 
@@ -150,13 +151,14 @@ def _fleet(
         return RoutedFleet(
             servers["unified"], router=router, outages=settings.outages, lost=settings.lost, encoders=encoders
         )
-    pool = next(item for item in plan.pools if item.pool.role == "decode")
-    decode = decode_settings(pool)
+    pools = {item.pool.role: item for item in plan.pools}
+    check_prefill(pools["prefill"])
+    decode = decode_settings(pools["decode"])
     return PdFleet(
         servers["prefill"],
         [(server, decode) for server in servers["decode"]],
         router=router,
-        allocation=pool.resolved.values["disaggregation_decode_allocation_policy"],
+        allocation=pools["decode"].resolved.values["disaggregation_decode_allocation_policy"],
         outages=settings.outages,
         lost=settings.lost,
         encoders=encoders,

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from perilune.errors import Refused
+from perilune.plan.planned import PlannedPool
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
 from perilune.rehearse.replica.forward import Forward
@@ -25,6 +27,17 @@ from perilune.rehearse.tally import Tally
 Computed = Callable[[Live, int, bool, int], None]
 """Told of a request, how much of its prompt is computed, whether that is all of it, and the instant."""
 Ended = Callable[[Live, int], None]
+
+
+def check_prefill(item: PlannedPool) -> None:
+    """Refuse a planned prefill pool whose prompts are computed before decode has room, to be thrown away at times."""
+    v = item.resolved.values
+    if v["optimistic_prefill_attempts"] > 0 and v["disaggregation_decode_allocation_policy"] == "early":
+        raise Refused(
+            "--optimistic-prefill-attempts starts prompts before decode has room, which a rehearsal does not model.",
+            where="prefill pool",
+            fix="Leave it out, or take --disaggregation-decode-allocation-policy prefill_complete on both roles.",
+        )
 
 
 class PrefillDoor:
