@@ -50,6 +50,7 @@ class Engine:
     align: int = 1  # a cut prompt ends on a multiple of this
     limit_cause: str = "request_limit"
     schedule_policy: str = "fcfs"
+    refreshes: bool = True  # what waiting requests have in the cache counts as used now and then
     load_balance: str = "round_robin"
     prefill_max_requests: int | None = None
     max_queued: int | None = None
@@ -121,6 +122,7 @@ def engine_of(
         align=max(KERNEL_CHUNK, v["page_size"]) if snapshots and dcp > 1 else 1,
         limit_cause=LIMIT_CAUSE[sizing.binds],
         schedule_policy=v["schedule_policy"],
+        refreshes=v["radix_eviction_policy"].lower() == "lru" and v["disaggregation_mode"] != "decode",
         load_balance=v["load_balance_method"],
         prefill_max_requests=v["prefill_max_requests"],
         max_queued=v["max_queued_requests"],

@@ -111,6 +111,7 @@ class Forward:
             if flight is not None:
                 tokens, seen = flight.tokens, flight.pairs
                 lane.decodes = engine.mixed and batch.count > 0 and batch.needs(1) <= lane.rank.room
+                flight.mixed = lane.decodes
             else:
                 lane.decodes = batch.count > 0 and not engine.speculates
             if lane.decodes:

@@ -7,7 +7,8 @@ The rules are those of SGLang 0.5.23: `managers/schedule_policy.py` (`PrefillAdd
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
 from perilune.rehearse.engine import Engine
 from perilune.rehearse.radix import RadixCache
@@ -16,8 +17,14 @@ from perilune.rehearse.replica.budget import Pass
 from perilune.rehearse.replica.flight import Flight
 from perilune.rehearse.replica.live import Live
 
-SORTED_QUEUE_MAX = 128
-"""Longest queue that `lpm` sorts; a longer one is served in order of arrival (WAITING_QUEUE_PREFIX_MATCH_MAX)."""
+SORTED_QUEUE_MAX: Final = 128
+"""Longest queue that `lpm` sorts, and how many a refresh looks at (WAITING_QUEUE_PREFIX_MATCH_MAX)."""
+
+REFRESH_INTERVAL: Final = 32
+"""Passes between two refreshes of what waiting requests have in the cache (WAITING_PREFIX_REFRESH_INTERVAL)."""
+
+SHARED_BEGINNING: Final = 32
+"""Tokens that make a beginning a shared one (IN_BATCH_PREFIX_CACHING_*_THRESHOLD)."""
 
 
 class Door(Protocol):
@@ -33,6 +40,7 @@ class Rank:
     """The queue, both pools and the prefill in progress of one rank. PP micro-batches share them."""
 
     __slots__ = (
+        "_passes",
         "_since",
         "cache",
         "cause",
@@ -60,6 +68,7 @@ class Rank:
         self.cause = "prefill"
         self.queue_area = 0  # requests times ticks, since it was last taken
         self._since = 0
+        self._passes = 0
 
     def settle(self, now: int) -> None:
         """Charge the time since the last call to what the queue waited for; call before queue or cause change."""
@@ -86,7 +95,7 @@ class Rank:
         queue = self.queue
         running = batch.count + (len(landing.done) if landing is not None else 0)
         if landing is not None:
-            batch.merged(alone=not batch.count, cut=landing.cut is not None)
+            batch.merged(alone=landing.mixed or not batch.count, cut=landing.cut is not None)
         if not running:
             batch.full = False
         if self.chunked is None and (batch.full or not queue):
@@ -128,7 +137,7 @@ class Rank:
         most = engine.prefill_max_requests
         self._sort()
         for live in self.queue:
-            if pass_.spent:
+            if pass_.spent and pass_.remaining > 0:
                 break
             taken = len(pass_.entries)
             if taken >= seats:
@@ -173,9 +182,34 @@ class Rank:
             self.cause = cause
 
     def _sort(self) -> None:
-        policy, queue = self.engine.schedule_policy, self.queue
-        if policy == "lpm" and 1 < len(queue) <= SORTED_QUEUE_MAX:
-            peek = self.cache.peek
-            self.queue = deque(sorted(queue, key=lambda live: -peek(live.claim.key, live.length - 1)))
-        elif policy == "lof" and len(queue) > 1:
+        """Put the queue in the order of the schedule policy, which may use the cache to find it."""
+        policy, queue, cache = self.engine.schedule_policy, self.queue, self.cache
+        if policy == "lpm" and not cache.disabled and len(queue) <= SORTED_QUEUE_MAX:
+            self._sort_by_prefix()
+            return
+        if policy == "lof" and len(queue) > 1:
             self.queue = deque(sorted(queue, key=lambda live: -live.osl))
+        if cache.disabled or not self.engine.refreshes:
+            return
+        if not self._passes % REFRESH_INTERVAL:
+            for live in reversed(list(islice(self.queue, SORTED_QUEUE_MAX))):
+                if live.request.blocks or live.out:
+                    cache.touch(live.claim.key, live.length)
+        self._passes += 1
+
+    def _sort_by_prefix(self) -> None:
+        """Longest cached prefix first; of those that share an uncached beginning all but the first come last."""
+        cache = self.cache
+        begun: set[tuple[int, ...]] = set()
+        found: dict[Live, int] = {}
+        for live in self.queue:
+            request = live.request
+            cached = cache.touch(live.claim.key, live.length)
+            found[live] = -min(cached, live.length - 1)
+            if cached <= SHARED_BEGINNING <= live.length and request.block_tokens:
+                beginning = request.blocks[: -(-SHARED_BEGINNING // request.block_tokens)]
+                if len(beginning) * request.block_tokens >= SHARED_BEGINNING:
+                    if beginning in begun:
+                        found[live] = 1
+                    begun.add(beginning)
+        self.queue = deque(sorted(self.queue, key=found.__getitem__))

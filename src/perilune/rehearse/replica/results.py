@@ -50,7 +50,7 @@ class Results:
                 for live in flight.done:
                     self._first_token(lane, live, now)
                 if not self._engine.overlap:
-                    lane.batch.merged(alone=not before, cut=flight.cut is not None)
+                    lane.batch.merged(alone=flight.mixed or not before, cut=flight.cut is not None)
         return prompt, output // TOKEN
 
     def _decoded(self, lane: Lane, forward: Forward, start: int, steps: int, now: int) -> None:
@@ -68,7 +68,8 @@ class Results:
             itl.add_ramp(forward.first + forward.slope, forward.slope, steps - 1, batch.count)
         batch.settled = batch.count
         batch.last = now
-        lane.rank.decay(steps - 1 if engine.overlap else steps)
+        if lane.flight is None:
+            lane.rank.decay(steps - 1 if engine.overlap else steps)
         batch.advance(steps)
         if batch.heap and batch.heap[0][0] <= batch.steps:
             self._finish(lane, now)
