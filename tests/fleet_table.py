@@ -7,9 +7,9 @@ from typing import Any
 
 from perilune.rehearse.costs import Basis
 from perilune.rehearse.engine import Engine
-from perilune.rehearse.fleet.decode import DecodeSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.pd import PdFleet
+from perilune.rehearse.fleet.room import DecodeSettings
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.outcome import Outcome
 from perilune.rehearse.radix import RadixCache, Snapshots

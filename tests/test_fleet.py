@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fleet_table import MS, PAGE, US, TableCosts, pd_fleet, run, server
-from perilune.rehearse.fleet.decode import DecodeSettings
 from perilune.rehearse.fleet.encoders import EncoderSettings
 from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.outages import Outage
+from perilune.rehearse.fleet.room import DecodeSettings
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.hicache import HostedCache, HostSettings, new_store
 from perilune.rehearse.images import ImageSettings

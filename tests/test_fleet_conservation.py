@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_table import PAGE, TableCosts, check_empty, engine, pd_fleet, run, server, watch
-from perilune.rehearse.fleet.decode import DecodeSettings
 from perilune.rehearse.fleet.encoders import EncoderSettings
 from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.outages import LOST, Outage
 from perilune.rehearse.fleet.policies import POLICIES
+from perilune.rehearse.fleet.room import DecodeSettings
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.hicache import HostedCache, HostSettings, Tier, new_store

@@ -12,13 +12,13 @@ from perilune.plan.deployment import Role
 from perilune.plan.planned import Plan, PlannedPool
 from perilune.rehearse.acceptance import Acceptance, acceptance_for
 from perilune.rehearse.engine import acceptance_of, engine_of
-from perilune.rehearse.fleet.decode import decode_settings
 from perilune.rehearse.fleet.encoders import EncoderSettings
 from perilune.rehearse.fleet.flags import RouterSettings, router_settings
 from perilune.rehearse.fleet.outages import Lost, Outage
 from perilune.rehearse.fleet.pd import PdFleet
 from perilune.rehearse.fleet.policies import PolicyName
 from perilune.rehearse.fleet.prefill import check_prefill
+from perilune.rehearse.fleet.room import decode_settings
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.hicache import HostedCache, host_settings, new_store

@@ -1,26 +1,20 @@
-"""A decode server of a PD pair: it sets pages and slots apart before prefill starts, and decodes what has come.
+"""A decode server of a PD pair: it gives room to requests before prefill starts, and decodes what has come.
 
-Rules of SGLang 0.5.23 (disaggregation/decode.py): requests are given room in order of arrival. Rows are
-`max_running_requests` and `--disaggregation-decode-extra-slots` more, for those that run and those under way. The KV
-pool must keep `--num-reserved-decode-tokens` for every request that has room, or what the longest running request may
-still need if all others were retracted, whichever is more. A request whose transfer is over joins the running batch
-at the next decision, as far as `max_running_requests` allows; only then does its first token, which prefill computed,
-go out. A retracted request keeps its KV in host memory and comes back before any new one is given room.
+A request whose transfer is over joins the running batch at the next decision, as far as `max_running_requests` allows;
+only then does its first token, which prefill computed, go out. A retracted request keeps its KV in host memory and
+comes back before any new one is given room. Source: SGLang 0.5.23 disaggregation/decode.py
+(`get_new_prebuilt_batch`, `process_decode_queue`, `resume_retracted_reqs`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
-from perilune.errors import Refused
-from perilune.plan.planned import PlannedPool
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
 from perilune.rehearse.events import WAKE
-from perilune.rehearse.radix import Claim
+from perilune.rehearse.fleet.room import DecodeRank, DecodeSettings, Place
 from perilune.rehearse.replica.flight import Flight
 from perilune.rehearse.replica.forward import Forward
 from perilune.rehearse.replica.lane import Lane
@@ -30,77 +24,12 @@ from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.replica.results import Results
 from perilune.rehearse.simulate import Run
-from perilune.rehearse.tally import Tally
-from perilune.rehearse.ticks import TOKEN
 
 Granted = Callable[[Live, int], None]
 Ended = Callable[[Live, int], None]
 Refuse = Callable[[Live, int, str], None]
 
-CLIP_MAX_NEW_TOKENS: Final = 4096
 NO_BACKUP: Final = "retracted"
-
-NOT_MODELLED: Final = {
-    "disaggregation_decode_enable_radix_cache": "--disaggregation-decode-enable-radix-cache keeps prefixes on decode",
-    "disaggregation_decode_enable_offload_kvcache": "--disaggregation-decode-enable-offload-kvcache moves KV out",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeSettings:
-    """What a decode server has beyond an `Engine`."""
-
-    extra_slots: int  # disaggregation_decode_extra_slots
-    reserved_tokens: int = 512  # num_reserved_decode_tokens
-    backup: bool = True  # whether retracted requests keep their KV (disaggregation_decode_retraction_backup)
-
-
-def decode_settings(item: PlannedPool) -> DecodeSettings:
-    """Of a planned decode pool. Raises Refused for options that change the rules in ways that are not modelled."""
-    v = item.resolved.values
-    for field, what in NOT_MODELLED.items():
-        if v[field]:
-            raise Refused(f"{what}, which a rehearsal does not model.", where="decode pool")
-    return DecodeSettings(
-        extra_slots=v["disaggregation_decode_extra_slots"] or 0,
-        reserved_tokens=v["num_reserved_decode_tokens"],
-        backup=v["disaggregation_decode_retraction_backup"] != "none",
-    )
-
-
-class Place:
-    """What is set apart for a request that does not run yet."""
-
-    __slots__ = ("claim", "held", "since")
-
-    def __init__(self, claim: Claim, held: int) -> None:
-        self.claim = claim
-        self.held = held
-        self.since = 0  # when its KV had come
-
-
-class DecodeRank(Rank):
-    """The queue for room, and the requests between it and the running batch."""
-
-    __slots__ = ("arriving", "landed", "looked", "retracted")
-
-    def __init__(self, engine: Engine, tally: Tally) -> None:
-        super().__init__(engine, tally)
-        self.arriving: dict[Live, Place] = {}  # their KV is not here yet
-        self.landed: deque[tuple[Live, Place]] = deque()
-        self.retracted: deque[tuple[Live, int]] = deque()  # and since when
-        self.looked = 0  # how many of them there were when room was last looked for
-
-    @property
-    def between(self) -> int:
-        """Requests that have room and do not run."""
-        return len(self.arriving) + len(self.landed)
-
-    def free(self, place: Place) -> None:
-        """Give back what was set apart."""
-        self.cache.free_tokens(place.held)
-        self.cache.retract(place.claim, 0)
-        self.rows -= 1
 
 
 class DecodeMemory(Memory):
@@ -174,6 +103,7 @@ class DecodeReplica(Replica):
         ended: Ended,
         granted: Granted,
     ) -> None:
+        self._settings = settings
         super().__init__(
             engine,
             costs,
@@ -186,16 +116,13 @@ class DecodeReplica(Replica):
             one_step=run.one_step,
             all_spans=run.all_spans,
         )
-        self._settings = settings
         self._granted = granted
         self._memory.backup = settings.backup
         self.forward.results = self._results
-        slowest = min(rate for rate, _ in engine.acceptance)
-        self._ahead = max(engine.reserve - slowest // TOKEN, 0) if engine.reserve else 0
 
     def new_rank(self) -> DecodeRank:
         """A rank that sets room apart."""
-        return DecodeRank(self.engine, self._tally)
+        return DecodeRank(self.engine, self._tally, self._settings)
 
     def land(self, live: Live, now: int) -> None:
         """The KV and the state of a request have come."""
@@ -233,14 +160,10 @@ class DecodeReplica(Replica):
         return super().fail(now) + between
 
     def _refusal(self, live: Live) -> str | None:
-        """Also a request that not even an empty rank would set room apart for, which the engine leaves waiting."""
         why = super()._refusal(live)
-        if why is not None:
-            return why
-        most = max(
-            self._pages(live.isl) + self._settings.reserved_tokens, live.isl + min(live.osl, CLIP_MAX_NEW_TOKENS)
-        )
-        return "kv_tokens" if most > self.engine.tokens else None
+        if why is None and self._ranks()[0].too_large(live):
+            return "kv_tokens"
+        return why
 
     def _ranks(self) -> list[DecodeRank]:
         return [rank for rank in self.ranks if isinstance(rank, DecodeRank)]
@@ -259,7 +182,9 @@ class DecodeReplica(Replica):
     def _plan(self, now: int) -> bool:
         for rank in self._ranks():
             if rank.retracted:
-                self._resume(rank, now)
+                for live, place in rank.resume(self._running_on(rank), now):
+                    loaded = self.costs.host_load(live.isl + live.out - 1, storage=False)
+                    self._events.at(now + loaded, WAKE, self._back, (live, place))
             rank.looked = len(rank.retracted)
             if not rank.queue:
                 self._block(rank, blocked=False)
@@ -272,6 +197,13 @@ class DecodeReplica(Replica):
         if running > self.admitted_max:
             self.admitted_max = running
         return any(lane.pending is not None for lane in self.lanes)
+
+    def _grant(self, rank: DecodeRank, now: int) -> None:
+        batches = [lane.batch for lane in self.lanes if lane.rank is rank]
+        granted, blocked = rank.grant(batches, self._running_on(rank), now)
+        self._block(rank, blocked=blocked)
+        for live in granted:
+            self._granted(live, now)
 
     def _running_on(self, rank: Rank) -> int:
         running = 0
@@ -309,93 +241,14 @@ class DecodeReplica(Replica):
             self._end(rank, live, now)
         return flight if flight.done else None
 
-    def _spare(self, rank: DecodeRank, longest: int = 0) -> int:
-        """KV tokens that a new request may count on; `longest` is what a running one may still need."""
-        active = self._running_on(rank) + rank.between
-        return rank.cache.tokens_free - max(self._settings.reserved_tokens * active, longest)
-
-    def _pages(self, tokens: int) -> int:
-        """Whole pages for so much KV and what a speculative step keeps ahead of it."""
-        page = self.engine.page
-        return -(-(tokens + self._ahead) // page) * page
-
-    def _set_apart(self, rank: DecodeRank, live: Live, pages: int) -> Place | None:
-        """Take a row, slots and pages; None where there are no slots."""
-        claim = Claim(live.claim.key)
-        cache = rank.cache
-        cache.match(claim, 0)
-        if not cache.take_slots((claim,)):
-            return None
-        if not cache.allocate_tokens(pages):
-            cache.retract(claim, 0)
-            return None
-        rank.rows += 1
-        return Place(claim, pages)
-
-    def _grant(self, rank: DecodeRank, now: int) -> None:
-        """Give room to the head of the queue, and to those behind it, while there is some."""
-        engine, settings = self.engine, self._settings
-        granted: list[Live] = []
-        batches = [lane.batch for lane in self.lanes if lane.rank is rank]
-        retractable = sum([batch.kv for batch in batches]) // TOKEN
-        most = [live.isl + min(live.osl, CLIP_MAX_NEW_TOKENS) for batch in batches for _, _, live in batch.heap]
-        longest = max(most, default=0) - retractable
-        blocked = False
-        while rank.queue:
-            live = rank.queue[0]
-            if rank.rows >= engine.requests + settings.extra_slots:
-                blocked = True
-                rank.wait_for(engine.limit_cause, now)
-                break
-            pages = self._pages(live.isl)
-            now_needed = pages + settings.reserved_tokens
-            needed = max(now_needed, live.isl + min(live.osl, CLIP_MAX_NEW_TOKENS) - retractable)
-            if needed > self._spare(rank, longest):
-                blocked = now_needed > self._spare(rank)  # else it may fit as the others grow
-                rank.wait_for("kv_tokens", now)
-                break
-            place = self._set_apart(rank, live, pages)
-            if place is None:
-                blocked = True
-                rank.wait_for("state_slots", now)
-                break
-            rank.settle(now)
-            rank.queue.popleft()
-            rank.arriving[live] = place
-            granted.append(live)
-        self._block(rank, blocked=blocked)
-        for live in granted:
-            self._granted(live, now)
-
-    def _resume(self, rank: DecodeRank, now: int) -> None:
-        """Bring retracted requests back, the first of them first."""
-        engine, settings = self.engine, self._settings
-        while rank.retracted:
-            live, since = rank.retracted[0]
-            length = live.isl + live.out - 1
-            pages = self._pages(length)
-            if rank.rows >= engine.requests + settings.extra_slots:
-                return
-            if pages + settings.reserved_tokens > self._spare(rank):
-                return
-            place = self._set_apart(rank, live, pages)
-            if place is None:
-                return
-            rank.retracted.popleft()
-            waits = self._tally.waits
-            waits["kv_tokens"] = waits.get("kv_tokens", 0) + now - since
-            rank.arriving[live] = place
-            back = now + self.costs.host_load(length, storage=False)
-            self._events.at(back, WAKE, self._back, (live, place))
-
     def _back(self, now: int, came: tuple[Live, Place]) -> None:
         live, place = came
         if any(rank.arriving.get(live) is place for rank in self._ranks()):
             self.land(live, now)
 
     def _stretch(self) -> int:
-        if any(len(rank.retracted) != rank.looked for rank in self._ranks()):
-            return 1
+        if any(len(rank.retracted) > rank.looked for rank in self._ranks()):
+            return 1  # room was not looked for since one was retracted
         return super()._stretch()
 
     def _unblock(self, now: int) -> bool:

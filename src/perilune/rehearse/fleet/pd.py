@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal
 
 from perilune.rehearse.events import STEP
-from perilune.rehearse.fleet.decode import DecodeReplica, DecodeSettings
+from perilune.rehearse.fleet.decode import DecodeReplica
 from perilune.rehearse.fleet.encoders import EncoderPool, EncoderSettings
 from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
@@ -21,6 +21,7 @@ from perilune.rehearse.fleet.link import Link
 from perilune.rehearse.fleet.outages import Lost, Outage
 from perilune.rehearse.fleet.policies import policy
 from perilune.rehearse.fleet.prefill import PrefillReplica
+from perilune.rehearse.fleet.room import DecodeSettings
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.replica.chronicle import Stretch
 from perilune.rehearse.replica.live import Live
