@@ -21,6 +21,9 @@ from perilune.rehearse.request import Request, Traffic
 B300 = "--hardware b300 --mode unified --strategy balanced"
 PLAIN = f"{B300} --spec none"
 SHORT = "--isl 1024 --osl 64"
+TRACES = Path(__file__).parent / "data" / "traces"
+MOONCAKE = TRACES / "mooncake_conversation.jsonl"
+AZURE = TRACES / "azure_2023_conv.csv"
 
 
 @dataclass
@@ -130,6 +133,94 @@ def test_a_trace_is_served_with_its_prefixes(perilune, plan_file: Path, trace: P
     assert found["duration_s"] > 14.5
     fewer = perilune(f"rehearse {plan_file} --trace {trace} --requests 4 --json").document
     assert fewer["requests"]["completed"] == 4
+
+
+def test_a_folder_of_sessions_is_a_trace(perilune, plan_file: Path, tmp_path: Path) -> None:
+    """Two recorded sessions of the WEKA repository have no common clock, so they are served in a closed loop."""
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for name in ("weka_trace_0026.json", "weka_trace_0291.json.gz"):
+        (folder / name).write_bytes((TRACES / name).read_bytes())
+    command = f"rehearse {plan_file} --trace {folder} --concurrency 2 --requests 30 --json"
+    own, shared = perilune(command).document, perilune(f"{command} --share-prefix").document
+    assert own["requests"]["completed"] == shared["requests"]["completed"] == 30
+    assert own["traffic"]["replay"] is None
+    assert shared["traffic"]["replay"]["share_prefix"] is True
+    assert "no common clock" in perilune(f"rehearse {plan_file} --trace {folder}").err
+
+
+def test_a_trace_out_of_order_names_the_flag_that_sorts_it(perilune, plan_file: Path, trace: Path) -> None:
+    lines = trace.read_text().splitlines()
+    trace.write_text("\n".join([*lines[15:], *lines[:15]]) + "\n")
+    refused = perilune(f"rehearse {plan_file} --trace {trace}")
+    assert refused.code == 2
+    assert "trace.jsonl:16: timestamp" in refused.err
+    assert "--sort-trace" in refused.err
+    found = perilune(f"rehearse {plan_file} --trace {trace} --sort-trace --json").document
+    assert found["requests"]["completed"] == 30
+    assert found["duration_s"] > 14.5
+
+
+@pytest.mark.parametrize(("speed", "least", "most"), [(2, 7.2, 9), (0.5, 29, 31)])
+def test_a_trace_runs_faster_or_slower(
+    perilune, plan_file: Path, trace: Path, speed: float, least: float, most: float
+) -> None:
+    """Its last request comes after 14.5 s."""
+    found = perilune(f"rehearse {plan_file} --trace {trace} --trace-speed {speed} --json").document
+    assert least < found["duration_s"] < most
+
+
+def test_the_steps_of_a_mooncake_clock_may_stay(perilune, plan_file: Path) -> None:
+    """In the published sample, requests come every three seconds, several at once."""
+    command = f"rehearse {plan_file} --trace {MOONCAKE} --requests 20 --records"
+    arrivals = []
+    for name, extra in (("spread", ""), ("steps", "--no-spread")):
+        path = plan_file.parent / name
+        assert perilune(f"{command} {path} {extra}").code == 0
+        arrivals.append([json.loads(line)["arrival_s"] for line in path.read_text().splitlines()])
+    assert len(set(arrivals[0])) == 20
+    assert {arrival % 3 for arrival in arrivals[1]} == {0}
+
+
+def test_bursts_wait_longer_than_the_same_rate_without(perilune, plan_file: Path) -> None:
+    command = f"rehearse {plan_file} --rate 6 --requests 200 --json"
+    even, poisson, bursty = (perilune(f"{command} --arrival-cv {cv}").document for cv in (0, 1, 5))
+    assert poisson["ttft_s"] == perilune(command).document["ttft_s"]
+    assert even["ttft_s"]["p90"] < poisson["ttft_s"]["p90"] < bursty["ttft_s"]["p90"]
+
+
+def test_sessions_find_their_context_and_the_system_prompt(perilune, plan_file: Path) -> None:
+    """Four turns of 512 + 64 tokens after 2,048: prompts of 2,560, 3,136, 3,712 and 4,288 tokens."""
+    command = f"rehearse {plan_file} --concurrency 4 --turns 4 --isl 512 --osl 64 --requests 40 --json"
+    alone = perilune(command).document
+    found = perilune(f"{command} --system-tokens 2048 --think-time 20").document
+    assert alone["requests"]["completed"] == found["requests"]["completed"] == 40
+    assert found["cache"]["prompt_tokens"] == 10 * (2560 + 3136 + 3712 + 4288)
+    assert found["cache"]["hit_tokens"] > alone["cache"]["hit_tokens"] > 0
+    assert found["duration_s"] > alone["duration_s"]
+    assert found["traffic"]["sessions"] == {"turns": 4, "system_tokens": 2048, "system_prompts": 1, "think_s": 20.0}
+    many = perilune(f"{command} --system-tokens 2048 --system-prompts 10").document
+    assert many["cache"]["hit_tokens"] < found["cache"]["hit_tokens"]
+    assert perilune(f"{command} --requests 37").document["requests"]["completed"] == 40, "sessions are whole"
+
+
+@pytest.mark.parametrize(
+    ("load", "planned_for"),
+    [
+        (f"{SHORT} --concurrency 16", f"{SHORT} --concurrency 16"),
+        (f"{SHORT} --rate 2", SHORT),
+        ("--isl 500 --osl 100 --rate 2 --turns 3 --system-tokens 1000", "--isl 2100 --osl 100"),
+        (f"{SHORT} --concurrency 2 --images 1 --image-size 1920x1080", "--isl 3715 --osl 64 --concurrency 2"),
+    ],
+)
+def test_a_choice_is_planned_for_its_load(perilune, tmp_path: Path, load: str, planned_for: str) -> None:
+    """Of sessions it is the mean prompt: 1,000 + 500, 1,600 + 500, 2,200 + 500. 1920 x 1080 is 2,691 tokens."""
+    path = tmp_path / "plan.yaml"
+    perilune(f"plan {B300} --spec dspark {planned_for} -o {path}")
+    chosen = perilune(f"rehearse {B300} --spec dspark {load} --requests 6 --json").document
+    from_file = perilune(f"rehearse {path} {load} --requests 6 --json").document
+    assert chosen["plan"] == from_file["plan"]
+    assert chosen["ttft_s"] == from_file["ttft_s"]
 
 
 def test_more_servers_share_the_load(perilune, plan_file: Path) -> None:
@@ -270,8 +361,37 @@ UNUSABLE = {
     "no such pool": (f"{PLAIN} --concurrency 4 {SHORT} --decode-replicas 2", "decode"),
     "too many tokens a step": (f"{B300} --concurrency 4 {SHORT} --acceptance-length 9", "1 to 8"),
     "acceptance is no number": (f"{B300} --concurrency 4 {SHORT} --env SGLANG_SIMULATE_ACC_LEN=x", "ACC_LEN"),
+    "ratio of a trace": (f"{PLAIN} --trace {MOONCAKE} --random-range-ratio 0.5", "--random-range-ratio"),
+    "images of a trace": (f"{PLAIN} --trace {MOONCAKE} --images 1", "--images"),
+    "turns of a trace": (f"{PLAIN} --trace {MOONCAKE} --turns 2", "--turns"),
+    "sorted, at a rate": (f"{PLAIN} --trace {MOONCAKE} --sort-trace --rate 1", "--sort-trace"),
+    "steps in a closed loop": (f"{PLAIN} --trace {MOONCAKE} --no-spread --concurrency 2", "--no-spread"),
+    "steps of another format": (f"{PLAIN} --trace {AZURE} --no-spread", "this is azure"),
+    "prompts of another format": (f"{PLAIN} --trace {AZURE} --share-prefix", "this is azure"),
+    "no clock to sort by": (f"{PLAIN} --trace {TRACES}/vidur_arxiv.csv --sort-trace --concurrency 2", "--sort-trace"),
+    "no clock to speed up": (f"{PLAIN} --trace {AZURE} --trace-speed 2 --concurrency 2", "--trace-speed"),
+    "speed of nothing": (f"{PLAIN} --rate 4 {SHORT} --trace-speed 2", "no trace"),
+    "no speed": (f"{PLAIN} --trace {MOONCAKE} --trace-speed 0", "above 0"),
+    "bursts in a closed loop": (f"{PLAIN} --concurrency 4 {SHORT} --arrival-cv 2", "--rate"),
+    "bursts of sessions": (f"{PLAIN} --rate 4 {SHORT} --arrival-cv 2 --turns 2", "--turns"),
+    "thinking without turns": (f"{PLAIN} --rate 4 {SHORT} --think-time 2", "--turns"),
+    "prompts of no length": (f"{PLAIN} --rate 4 {SHORT} --turns 2 --system-prompts 2", "--system-tokens"),
+    "images in sessions": (f"{PLAIN} --rate 4 {SHORT} --turns 2 --images 2", "--images"),
+    "endless sessions": (f"{PLAIN} --rate 4 {SHORT} --turns 9999", "fewer turns"),
+    "size of no image": (f"{PLAIN} --rate 4 {SHORT} --image-size 9x9", "--images"),
+    "no speculation": (f"{PLAIN} --rate 4 {SHORT} --acceptance-length 2", "does not speculate"),
+    "no acceptance": (f"{B300} --rate 4 {SHORT} --acceptance-length 0", "above 0"),
+    "no requests": (f"{PLAIN} --rate 4 {SHORT} --requests 0", "--requests"),
+    "no rate": (f"{PLAIN} --rate 0 {SHORT}", "above 0"),
+    "endless rate": (f"{PLAIN} --rate inf {SHORT}", "finite"),
+    "too many at once": (f"{PLAIN} --concurrency 1000000000 {SHORT}", "--concurrency"),
+    "endless target": (f"{PLAIN} --concurrency 4 {SHORT} --slo-ttft-ms 1e300", "--slo-ttft-ms"),
+    "a device": (f"{PLAIN} --concurrency 4 {SHORT} --records /dev/full", "no regular file"),
+    "a folder": (f"{PLAIN} --concurrency 4 {SHORT} --html /tmp", "directory"),
+    "the trace itself": (f"{PLAIN} --trace {MOONCAKE} --records {MOONCAKE}", "read, or written twice"),
+    "nothing": ("", "--hardware"),
     "absent folder": (f"{PLAIN} --concurrency 4 {SHORT} --html /nowhere/r.html", "/nowhere"),
-    "one path twice": (f"{PLAIN} --concurrency 4 {SHORT} --html /tmp/x --records /tmp/x", "same path"),
+    "one path twice": (f"{PLAIN} --concurrency 4 {SHORT} --html /tmp/x --records /tmp/x", "written twice"),
     "encoders of nothing": (f"{PLAIN} --concurrency 4 {SHORT} --encoders 2", "--images"),
     "no such policy": (f"{PLAIN} --concurrency 4 {SHORT} --router nearest", "round_robin"),
     "no outage": (f"{PLAIN} --concurrency 4 {SHORT} --fail unified-0", "REPLICA@"),

@@ -25,6 +25,7 @@ from perilune.rehearse.sweep.store import Store, keys_of
 from perilune.rehearse.sweep.text import sweep_lines
 
 FLAGS = ("--hardware", "b300", "--isl", "2048", "--osl", "128", "--requests", "8")
+TRACES = Path(__file__).parent / "data" / "traces"
 GRID = (*FLAGS, "--strategy", "low-latency,balanced", "--concurrency", "1,4")
 
 
@@ -102,13 +103,31 @@ def test_rates_follow_concurrencies() -> None:
 
 
 def test_a_trace_is_a_load() -> None:
-    trace = str(Path(__file__).parent / "data" / "traces" / "mooncake_conversation.jsonl")
+    trace = str(TRACES / "mooncake_conversation.jsonl")
     (found,) = json.loads(stdout("--hardware", "b300", "--trace", trace, "--requests", "5", "--json"))["points"]
     assert found["requests"]["completed"] == 5
     flags = ("--hardware", "b300", "--trace", trace, "--requests", "5", "--isl", "8192", "--osl", "1024", "--json")
     (made_for,) = json.loads(stdout(*flags))["points"]
     alone = json.loads(CliRunner().invoke(cli, ["rehearse", *flags]).stdout)
     assert (made_for["ttft_s"], made_for["admitted_cap"]) == (alone["ttft_s"], alone["admitted_cap"])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--concurrency", "2", "--turns", "3", "--isl", "500", "--osl", "50", "--system-tokens", "1000"),
+        ("--rate", "3", "--arrival-cv", "4", "--isl", "500", "--osl", "50"),
+        ("--concurrency", "2", "--images", "2", "--isl", "500", "--osl", "50"),
+        ("--trace", str(TRACES / "mooncake_conversation.jsonl"), "--no-spread", "--trace-speed", "2"),
+        ("--trace", str(TRACES / "weka_trace_0026.json"), "--share-prefix", "--concurrency", "1"),
+    ],
+)
+def test_traffic_is_described_as_for_rehearse(flags: Sequence[str]) -> None:
+    flags = ("--hardware", "b300", "--requests", "12", *flags, "--json")
+    (found,) = json.loads(stdout(*flags))["points"]
+    alone = json.loads(CliRunner().invoke(cli, ["rehearse", *flags]).stdout)
+    for name in ("ttft_s", "e2e_s", "admitted_cap", "duration_s", "requests", "cache"):
+        assert found[name] == alone[name]
 
 
 def test_a_plan_file_brings_its_workload(tmp_path: Path) -> None:
@@ -143,6 +162,10 @@ def test_what_the_catalog_forbids_is_a_refused_point() -> None:
         ((*GRID, "--router", "best"), "'best' is no policy."),
         ((*GRID, "--hardware", "abacus"), "abacus"),
         ((*GRID, "--html", "/absent/there.html"), "Its folder does not exist."),
+        ((*GRID, "--html", "/dev/null"), "This is no regular file, so it is not replaced."),
+        ((*GRID, "--html", "/tmp/same", "--resume", "/tmp/same"), "It is read, or written twice."),
+        ((*GRID, "--sort-trace"), "There is no trace."),
+        ((*GRID, "--arrival-cv", "2"), "Give --rate"),
         ((*FLAGS, "--concurrency", ",".join(str(n) for n in range(1, 900)), "--replicas",
           ",".join(str(n) for n in range(1, 900))), "The grid has 808,201 points; 100,000 are the most."),
     ],

@@ -10,7 +10,7 @@ import click
 from perilune.cli import options, output
 from perilune.cli.choice import choice_options, deployment_of
 from perilune.cli.rehearse_options import FILE, fleet_options, report_options
-from perilune.cli.rehearse_traffic import POSITIVE, RATE, described, traffic_options
+from perilune.cli.rehearse_traffic import MILLISECONDS, RATE, described, traffic_options
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ INTERRUPTED = 130
 @traffic_options
 @fleet_options
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, metavar="S", help="Of all that is random.")
-@click.option("--slo-ttft-ms", type=POSITIVE, metavar="MS", help="Target: time to the first token.")
-@click.option("--slo-tpot-ms", type=POSITIVE, metavar="MS", help="Target: time per output token.")
+@click.option("--slo-ttft-ms", type=MILLISECONDS, metavar="MS", help="Target: time to the first token.")
+@click.option("--slo-tpot-ms", type=MILLISECONDS, metavar="MS", help="Target: time per output token.")
 @report_options
 @click.option("--compare", nargs=2, type=FILE, metavar="A B", help="Compare two saved --json outputs; runs nothing.")
 @options.json_option
@@ -113,6 +113,10 @@ def _rehearsed(
 
     deployment, load = _asked(plan_file, given, described(given), seed)
     planned = plan(deployment)
+    if acceptance_length is not None and not any(
+        pool.resolved.values["speculative_algorithm"] for pool in planned.pools
+    ):
+        raise UnusableInput("This plan does not speculate.", where="--acceptance-length", fix="Leave it out.")
     settings = Settings(
         replicas=_replicas(planned, replicas, prefill_replicas, decode_replicas),
         router=_router(router),
@@ -133,7 +137,7 @@ def _rehearsed(
             )
             return 1
     outputs = Outputs(html=html, plots=plots, trace=trace_out, records=records)
-    outputs.refuse_unwritable()
+    outputs.refuse_unwritable([plan_file, load.trace, profile])
     with Progress(load.total) as progress, Interrupt() as interrupt:
         found = perform(planned, load, settings, progress=progress.update, stop=interrupt.came)
     if as_json:
@@ -153,6 +157,12 @@ def _asked(
     traffic |= {"rate": given.pop("rate"), "seed": seed}
     lengths: dict[str, Any] = {name: given.pop(name) for name in ("isl", "osl", "concurrency")}
     if plan_file is None:
+        if given["hardware"] is None:
+            raise UnusableInput(
+                "Say what to rehearse.",
+                where="rehearse",
+                fix="Give a plan file, or --hardware and what else plan takes; and --trace, --concurrency or --rate.",
+            )
         if "trace" in traffic:  # lengths are what the plan is made for
             load = OfferedLoad(concurrency=lengths["concurrency"], **traffic)
             return deployment_of(None, given | lengths), load
@@ -178,10 +188,16 @@ def _replicas(planned: Plan, alone: int | None, prefill: int | None, decode: int
                 fix="Give --prefill-replicas and --decode-replicas.",
             )
         found[planned.pools[0].pool.role] = alone
-    if prefill is not None:
-        found["prefill"] = prefill
-    if decode is not None:
-        found["decode"] = decode
+    roles = [item.pool.role for item in planned.pools]
+    pair: dict[Role, int | None] = {"prefill": prefill, "decode": decode}
+    for role, number in pair.items():
+        if number is None:
+            continue
+        if role not in roles:
+            raise UnusableInput(
+                f"This plan has no {role} pool.", where=f"--{role}-replicas", fix=f"It has: {' '.join(roles)}."
+            )
+        found[role] = number
     return found
 
 

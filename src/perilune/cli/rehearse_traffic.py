@@ -55,6 +55,7 @@ class ImageSize(click.ParamType[tuple[int, int]]):
 
 POSITIVE: Final = Number()
 RATE: Final = Number(most=1e6)
+MILLISECONDS: Final = Number(most=1e9)
 
 VALUES: Final[tuple[tuple[str, Any, str, str], ...]] = (
     ("--trace", click.Path(path_type=Path), "PATH", "Serve a recorded trace: a file, or a folder of WEKA sessions."),

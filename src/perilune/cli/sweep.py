@@ -25,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+FRONTIER = "frontier.png"
 MOST_VALUES = 1000
 SERVERS = click.IntRange(1, 10_000)
 
@@ -122,12 +123,12 @@ def sweep(
     perilune sweep --hardware b300 --strategy low-latency,balanced \\
         --isl 8192 --osl 1024 --concurrency 1,16,64 --resume points.jsonl
     """
+    from perilune.cli.rehearse_files import refuse_unwritable
     from perilune.rehearse.sweep import default_jobs, run
 
     grid = _grid(plan_file, given)
-    for path in (html, store):
-        if path is not None and not path.parent.is_dir():
-            raise UnusableInput("Its folder does not exist.", where=str(path), fix=f"mkdir -p {path.parent}")
+    files = [path for path in (html, store, plots and plots / FRONTIER) if path is not None]
+    refuse_unwritable(files, plots, [plan_file, grid[0].load.trace, grid[0].profile])
     with Progress() as progress:
         found, missing = run(grid, jobs=jobs or default_jobs(), store=store, progress=progress.update)
     _show(found, missing, as_json)
@@ -222,19 +223,15 @@ def _show(found: tuple[Swept, ...], missing: int, as_json: bool) -> None:
 
 
 def _write(found: tuple[Swept, ...], missing: int, html: Path | None, plots: Path | None) -> None:
-    from perilune.files import replace_file, unusable
+    from perilune.files import replace_file
     from perilune.rehearse.sweep.export import frontier_png, sweep_html
 
     if html is not None:
         replace_file(html, sweep_html(found, missing))
         output.note(f"Wrote {html}.")
     if plots is not None:
-        try:
-            plots.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unusable(plots, error, "made") from None
-        replace_file(plots / "frontier.png", frontier_png(found))
-        output.note(f"Wrote {plots / 'frontier.png'}.")
+        replace_file(plots / FRONTIER, frontier_png(found))
+        output.note(f"Wrote {plots / FRONTIER}.")
 
 
 class Progress:

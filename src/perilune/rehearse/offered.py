@@ -23,6 +23,9 @@ from perilune.rehearse.traces import traffic as read_trace
 PROMPTS_AT_A_RATE: Final = 1000
 """Requests of an open loop when nobody says how many, as `sglang.bench_serving --num-prompts` has it."""
 
+MOST_REPEATED: Final = 64_000_000
+"""Tokens of all contexts of a session, which is held with the ids of its blocks: about 32 MB."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
@@ -32,6 +35,17 @@ class Replay:
     speed: float = 1.0  # of its clock
     spread: bool = True  # requests of a stepped Mooncake clock over their step
     share_prefix: bool = False  # sessions have their tool and system prompts in common
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags that ask for this."""
+        asked = {
+            "--sort-trace": self.sort,
+            "--trace-speed": self.speed != 1,
+            "--no-spread": not self.spread,
+            "--share-prefix": self.share_prefix,
+        }
+        return [flag for flag, given in asked.items() if given]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +110,8 @@ class OfferedLoad:
                 )
         replay = self.replay or Replay()
         if self.rate is not None:
-            clocked = {
-                "--sort-trace": replay.sort,
-                "--trace-speed": replay.speed != 1,
-                "--no-spread": not replay.spread,
-            }
-            for flag, given in clocked.items():
-                if given:
+            for flag in replay.flags:
+                if flag != "--share-prefix":
                     raise UnusableInput(
                         "--rate replaces the arrivals of the trace.", where=flag, fix=f"Leave {flag} or --rate out."
                     )
@@ -113,22 +122,30 @@ class OfferedLoad:
 
     def _check_described(self) -> None:
         if self.trace_format is not None or self.replay is not None:
-            raise UnusableInput(
-                "There is no trace.",
-                where="--trace-format, --sort-trace, --trace-speed, --no-spread or --share-prefix",
-                fix="Give --trace FILE, or leave it out.",
-            )
+            flag = "--trace-format" if self.replay is None else self.replay.flags[0]
+            raise UnusableInput("There is no trace.", where=flag, fix="Give --trace PATH, or leave it out.")
         if self.concurrency is None and self.rate is None:
             raise UnusableInput(
                 "No traffic was described.", where="rehearse", fix="Give --trace FILE, --concurrency N or --rate R."
             )
         if self.isl is None or self.osl is None:
             raise UnusableInput("How long are the requests?", where="--isl, --osl", fix="Give both, in tokens.")
-        if self.talk is not None and (self.images or self.range_ratio != 1):
+        if self.talk is not None:
+            self._check_talk(self.talk, self.isl + self.osl)
+
+    def _check_talk(self, talk: Talk, turn_tokens: int) -> None:
+        if self.images or self.range_ratio != 1:
             raise UnusableInput(
                 "The turns of a session are text of equal lengths.",
                 where="--turns",
                 fix="Leave --images and --random-range-ratio out.",
+            )
+        repeated = talk.turns * (talk.system_tokens + turn_tokens * (talk.turns + 1) // 2)
+        if repeated > MOST_REPEATED:
+            raise UnusableInput(
+                f"The prompts of a session's turns have {repeated:,} tokens together; {MOST_REPEATED:,} are the most.",
+                where="--turns",
+                fix="Give fewer turns, or shorter ones.",
             )
 
     @property
@@ -203,9 +220,15 @@ class OfferedLoad:
         form = FORMATS.get(self.trace_format) if self.trace_format is not None else sniff(trace)
         if form is None:
             return  # the reader says that there is no such format
+        if replay.share_prefix and form.name not in ("weka", "tracelab"):
+            raise UnusableInput(
+                f"Only WEKA and TraceLab sessions have tool and system prompts to share, and this is {form.name}.",
+                where="--share-prefix",
+                fix="Leave it out.",
+            )
         if replay.sort and form.clock != "requests":
             raise UnusableInput(
-                f"A {form.name} trace has no common clock to sort by.", where="--sort-trace", fix="Leave it out."
+                f"The format {form.name} has no common clock to sort by.", where="--sort-trace", fix="Leave it out."
             )
         if not replay.spread and form.name != "mooncake":
             raise UnusableInput(
@@ -215,9 +238,9 @@ class OfferedLoad:
             )
         if replay.speed != 1 and not form.sessions and (form.clock == "none" or self.concurrency is not None):
             raise UnusableInput(
-                f"In a closed loop, a {form.name} trace has no clock and no think times to run faster."
+                f"In a closed loop, the format {form.name} has no clock and no think times to run faster."
                 if self.concurrency is not None
-                else f"A {form.name} trace has no clock to run faster.",
+                else f"The format {form.name} has no clock to run faster.",
                 where="--trace-speed",
                 fix="Leave it out.",
             )

@@ -60,9 +60,9 @@ def _served(run: Rehearsal) -> str:
     if load.concurrency is not None:
         start = f"closed loop of {count(load.concurrency, one)}"
     elif load.arrival_cv in (None, 1):
-        start = f"Poisson arrivals, {load.rate or 0:g} {one}s/s"
+        start = f"Poisson arrivals, {_plain(load.rate or 0)} {one}s/s"
     else:
-        start = f"arrivals with a CV of {load.arrival_cv:g}, {load.rate or 0:g} {one}s/s"
+        start = f"arrivals with a CV of {load.arrival_cv:g}, {_plain(load.rate or 0)} {one}s/s"
     least = "up to " if load.range_ratio < 1 else ""
     lengths = f"of {least}{load.isl or 0:,} input + {least}{load.osl or 0:,} output tokens"
     total = load.total or 0
@@ -78,11 +78,16 @@ def _served(run: Rehearsal) -> str:
     return f"{start}, {total:,} in all, {lengths}{images}"
 
 
+def _plain(number: float) -> str:
+    """A rate as it was given, never as a power of ten."""
+    return f"{number:,.0f}" if number == int(number) else f"{number:,.9f}".rstrip("0")
+
+
 def _replayed(load: OfferedLoad) -> str:
     """What became of a trace's arrivals and prefixes."""
     told = []
     if load.rate is not None:
-        told.append(f"Poisson arrivals, {load.rate:g}/s, in place of its own")
+        told.append(f"Poisson arrivals, {_plain(load.rate)}/s, in place of its own")
     if load.concurrency is not None:
         told.append(f"closed loop of {load.concurrency:,} in place of its arrivals")
     if load.replay is not None:
@@ -168,7 +173,8 @@ def requests_text(found: Outcome) -> str:
     if ended.retracted:
         others.append(f"retracted {count(ended.retracted, 'time')}")
     rest = ", ".join(others) or "none rejected, retracted or unfinished"
-    return f"{ended.completed:,} completed in {short_time(found.duration_s)}; {rest}"
+    took = f" in {short_time(found.duration_s)}" if ended.completed else ""
+    return f"{ended.completed:,} completed{took}; {rest}"
 
 
 def goodput_text(run: Rehearsal) -> str:
@@ -177,8 +183,8 @@ def goodput_text(run: Rehearsal) -> str:
         return ""
     if run.goodput is None:
         return f"nothing was served within {slo_text(run.slo)}"
-    rate = run.outcome.goodput.get("requests_per_second")
-    served = f", {rate:,.2f} requests/s" if rate is not None else ""
+    good = run.outcome.goodput.get("requests_per_second")
+    served = f", {rate(good)} requests/s" if good is not None else ""
     verdict = f"the SLO ({share(ATTAINMENT)} of requests) is {'met' if run.slo_met else 'missed'}"
     return f"{share(run.goodput)} within {slo_text(run.slo)}{served}; {verdict}"
 
@@ -202,6 +208,8 @@ def compared(one: Published, found: Outcome) -> bool:
 
 def output_text(found: Outcome) -> str:
     """Tokens a second, per GPU and in all."""
+    if not found.output_tokens:
+        return "nothing was served"
     each, output = rate(found.tokens_per_second_per_gpu), rate(found.output_tokens_per_second)
     return f"{each} tokens/s per GPU (input + output); {output} output/s in all"
 

@@ -26,15 +26,8 @@ def plots(run: Rehearsal) -> dict[str, bytes]:
     import matplotlib as mpl
     from matplotlib.style import context
 
-    drawers: dict[str, Callable[[Figure, Rehearsal], bool]] = {
-        "latency.png": _latency,
-        "load.png": _load,
-        "pools.png": _pools,
-        "throughput.png": _throughput,
-        "servers.png": _servers,
-    }
     with mpl.rc_context(), context("default"):
-        made = {name: _png(draw, run) for name, draw in drawers.items()}
+        made = {name: _png(draw, run) for name, draw in DRAWERS.items()}
     return {name: raw for name, raw in made.items() if raw is not None}
 
 
@@ -75,8 +68,9 @@ def _curves(axes: Axes, named: dict[str, Distribution], factor: float, unit: str
     positive = [value for of in drawn.values() for value, _ in of.cdf if value > 0]
     if positive and max(positive) > 20 * min(positive):
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
+        close = max(positive) <= 200 * min(positive)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if close else LogLocator(numticks=5))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(0, 100)
     axes.set_xlabel(unit)
@@ -157,3 +151,13 @@ def _finish(axes: Axes) -> None:
     axes.grid(color="#e7e9ed")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+
+
+DRAWERS: Final[dict[str, Callable[[Figure, Rehearsal], bool]]] = {
+    "latency.png": _latency,
+    "load.png": _load,
+    "pools.png": _pools,
+    "throughput.png": _throughput,
+    "servers.png": _servers,
+}
+"""What draws each file; false where there is nothing to draw."""

@@ -76,7 +76,7 @@ def _facts(run: Rehearsal) -> Iterator[tuple[str, str, str]]:
 
 def _over_time(found: Outcome) -> Iterator[Line]:
     series, width = found.series, WIDTH - LABEL - 14
-    if not series.running:
+    if not series.running or not found.duration_s:
         return
     yield Line("")
     for label, values in (*busy_by_role(found).items(), ("queued", series.queued)):
