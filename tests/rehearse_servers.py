@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from perilune.rehearse.costs import Basis
+from perilune.rehearse.costs import Basis, Costs
 from perilune.rehearse.engine import SHARE, Engine
+from perilune.rehearse.fleet.flags import RouterSettings
+from perilune.rehearse.fleet.outages import Outage
+from perilune.rehearse.fleet.routed import RoutedFleet
+from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.radix.snapshots import Snapshots
 from perilune.rehearse.request import Request, Traffic
@@ -62,6 +67,12 @@ def small_engine(**changes: object) -> Engine:
         assert isinstance(page, int)
         fields["new_cache"] = lambda: RadixCache(tokens=tokens, page=page)
     return Engine(**fields)  # type: ignore[arg-type]
+
+
+def fleet_of(servers: Sequence[tuple[Engine, Costs]], outages: Sequence[Outage] = ()) -> RoutedFleet:
+    """Servers that get requests in turn."""
+    made = [Server(engine=engine, costs=costs) for engine, costs in servers]
+    return RoutedFleet(made, router=RouterSettings(decode="round_robin"), outages=outages)
 
 
 def random_engine(random: Random) -> Engine:

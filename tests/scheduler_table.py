@@ -9,9 +9,9 @@ from typing import Any
 from perilune.rehearse.engine import SHARE, Engine
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.request import Request, Traffic
-from perilune.rehearse.simulate import Unified, simulate
+from perilune.rehearse.simulate import simulate
 from perilune.rehearse.ticks import SECOND, seconds
-from rehearse_servers import Times, small_engine
+from rehearse_servers import Times, fleet_of, small_engine
 
 BLOCK = 16
 
@@ -117,5 +117,5 @@ def played(one: dict[str, Any]) -> Told:
         if what != "arrive":
             told.append((seconds(now), what, index))
 
-    simulate(Traffic(requests, "case"), Unified([(engine_of(one["setup"]), OneSecond())]), log=log)
+    simulate(Traffic(requests, "case"), fleet_of([(engine_of(one["setup"]), OneSecond())]), log=log)
     return told

@@ -9,9 +9,9 @@ import pytest
 from perilune.rehearse.engine import SHARE, Engine
 from perilune.rehearse.outcome import Outcome, RequestRecord
 from perilune.rehearse.request import Request, Traffic
-from perilune.rehearse.simulate import Unified, simulate
+from perilune.rehearse.simulate import simulate
 from perilune.rehearse.ticks import SECOND, seconds
-from rehearse_servers import Times, small_engine
+from rehearse_servers import Times, fleet_of, small_engine
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def rehearse(
         if events is not None:
             events.append((seconds(now), what, index))
 
-    return simulate(Traffic(made, "by hand", concurrency), Unified([(engine, times or Hand())]), records=True, log=log)
+    return simulate(Traffic(made, "by hand", concurrency), fleet_of([(engine, times or Hand())]), records=True, log=log)
 
 
 def lives(found: Outcome) -> list[tuple[float | None, float | None]]:
@@ -225,7 +225,7 @@ def test_a_closed_loop_keeps_its_number_in_flight() -> None:
 def test_a_later_turn_comes_after_the_one_before_has_ended() -> None:
     turn = Request(2.5, 100, 1)
     traffic = Traffic(iter([Request(0.0, 100, 2, then=turn)]), "session")
-    found = simulate(traffic, Unified([(ONE_BY_ONE, Hand())]), records=True)
+    found = simulate(traffic, fleet_of([(ONE_BY_ONE, Hand())]), records=True)
     assert [record.arrival_s for record in found.records] == [0.0, 2.0 + 2.5]
 
 
@@ -233,7 +233,7 @@ def test_a_shared_prefix_is_computed_once() -> None:
     blocks = tuple(range(8))
     requests = [Request(arrival, 128, 2, blocks, 16) for arrival in (0.0, 10.0)]
     engine = small_engine(overlap=False)
-    found = simulate(Traffic(iter(requests), "twice"), Unified([(engine, Hand())]), records=True)
+    found = simulate(Traffic(iter(requests), "twice"), fleet_of([(engine, Hand())]), records=True)
     # At least one token is computed, so that there are logits: the last page is computed again.
     assert [record.cached_tokens for record in found.records] == [0, 112]
     assert found.records[1].first_token_s == pytest.approx(10.16)
@@ -250,7 +250,7 @@ def test_goodput_counts_requests_that_meet_both_targets() -> None:
     from perilune.rehearse.tally import Targets
 
     made = iter([Request(0.0, 200, 3), Request(0.5, 200, 3)])
-    found = simulate(Traffic(made, "two"), Unified([(ONE_BY_ONE, Hand())]), targets=Targets(ttft_s=10.0, tpot_s=1.5))
+    found = simulate(Traffic(made, "two"), fleet_of([(ONE_BY_ONE, Hand())]), targets=Targets(ttft_s=10.0, tpot_s=1.5))
     assert found.goodput["share"] == 0.5  # the first waits for the second's prompt between its tokens
 
 
@@ -261,7 +261,7 @@ def _ends(records: tuple[RequestRecord, ...]) -> list[str]:
 def test_stopping_early_keeps_what_there_is() -> None:
     made = (Request(0.0, 100, 2000) for _ in range(10_000))
     found = simulate(
-        Traffic(made, "long", 4), Unified([(ONE_BY_ONE, Hand())]), records=True, stop=lambda: True, one_step=True
+        Traffic(made, "long", 4), fleet_of([(ONE_BY_ONE, Hand())]), records=True, stop=lambda: True, one_step=True
     )
     assert found.interrupted
     assert found.requests.unfinished == 4

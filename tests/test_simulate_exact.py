@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,49 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perilune.rehearse.events import ARRIVAL
+from perilune.rehearse.fleet.outages import Outage
 from perilune.rehearse.outcome import Outcome
-from perilune.rehearse.replica.live import Live
-from perilune.rehearse.replica.replica import Replica
-from perilune.rehearse.simulate import Run, Unified, simulate
-from perilune.rehearse.ticks import SECOND
-from rehearse_servers import Times, random_engine, random_traffic
+from perilune.rehearse.simulate import simulate
+from rehearse_servers import Times, fleet_of, random_engine, random_traffic
 
 Event = tuple[int, str, int]
-
-
-class Failing(Unified):
-    """Servers that fail now and then; what they had starts over on one that is up, or waits for one."""
-
-    def __init__(self, servers: Sequence[tuple[object, object]], outages: Sequence[tuple[int, int, int]]) -> None:
-        super().__init__(servers)  # type: ignore[arg-type]
-        self.outages = outages
-        self.held: list[Live] = []
-
-    def open(self, run: Run) -> Sequence[Replica]:
-        self.replicas = super().open(run)
-        for server, at, back in self.outages:
-            run.events.at(at, ARRIVAL, self._fail, server)
-            run.events.at(back, ARRIVAL, self._restore, server)
-        return self.replicas
-
-    def submit(self, live: Live, now: int) -> None:
-        up = [replica for replica in self.replicas if replica.up]
-        if up:
-            up[live.index % len(up)].submit(live, now)
-        else:
-            self.held.append(live)
-
-    def _fail(self, now: int, server: int) -> None:
-        for live in self.replicas[server].fail(now):
-            live.lose()
-            self.submit(live, now)
-
-    def _restore(self, now: int, server: int) -> None:
-        self.replicas[server].restore(now)
-        held, self.held = self.held, []
-        for live in held:
-            self.submit(live, now)
 
 
 @dataclass
@@ -71,15 +33,7 @@ class Watched:
         traffic = random_traffic(random)
         times = Times(per_milli=random.choice((0, 400, 10**7)))
         servers = [(engine, times) for engine in engines]
-        outages = []
-        if self.fails:
-            at = 0
-            for _ in range(random.randint(1, 4)):
-                at += random.randint(0, SECOND)
-                back = at + random.randint(1, SECOND)
-                outages.append((random.randrange(len(servers)), at, back))
-                at = back
-        self.fleet = Failing(servers, outages) if self.fails else Unified(servers)
+        self.fleet = fleet_of(servers, _outages(random, len(servers)) if self.fails else ())
         found = simulate(
             traffic, self.fleet, seed=self.seed, one_step=self.one_step, log=self._log, stop=self._endless(20_000)
         )
@@ -92,7 +46,7 @@ class Watched:
 
     def _log(self, now: int, what: str, index: int) -> None:
         self.events.append((now, what, index))
-        for replica in self.fleet._replicas:
+        for replica in self.fleet.replicas:
             for rank in replica.ranks:
                 cache, engine = rank.cache, replica.engine
                 assert cache.tokens_free >= 0
@@ -102,7 +56,7 @@ class Watched:
                 assert 0 <= rank.rows <= engine.requests
 
     def assert_all_given_back(self) -> None:
-        for replica in self.fleet._replicas:
+        for replica in self.fleet.replicas:
             assert replica.load == 0
             for rank in replica.ranks:
                 cache = rank.cache
@@ -112,6 +66,16 @@ class Watched:
             for lane in replica.lanes:
                 batch = lane.batch
                 assert (batch.count, batch.kv, batch.growth, batch.remaining, batch.settled) == (0, 0, 0, 0, 0)
+
+
+def _outages(random: Random, servers: int) -> list[Outage]:
+    """Servers fail one after the other; what they had starts over on one that is up, or waits for one."""
+    outages, at = [], 0.0
+    for _ in range(random.randint(1, 4)):
+        at += random.random()
+        outages.append(Outage(f"unified-{random.randrange(servers)}", at, random.random()))
+        at += 1.0
+    return outages
 
 
 @settings(max_examples=120, deadline=None)

@@ -4,10 +4,8 @@ Everything happens at events of one queue (`events.Events`): a request arrives, 
 looks at its queue. Between them a server decodes many steps at once (`replica.Replica`), which changes nothing: with
 `one_step` every step is an event of its own and the events of the requests are the same.
 
-A fleet with more to it (a router that knows the servers, PD pairs and their transfers, encoders, servers that fail)
-is a `Fleet` of its own: it makes its replicas in `open`, is given every request in `submit`, and calls `ended` when
-one has finished or was refused. It puts its own events into the same queue with `Events.at`. A `Router` chooses among
-`Replica`s, which have `submit(live, now)`, `load`, `up`, `fail(now)` and `restore(now)`.
+A `Fleet` makes its servers in `open`, is given every request in `submit`, and calls `Run.ended` when one has finished
+or was refused. It puts events of its own, such as the end of a transfer, into the same queue.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perilune.errors import UnusableInput
-from perilune.rehearse.costs import Costs
-from perilune.rehearse.engine import Engine
 from perilune.rehearse.events import ARRIVAL, Events
 from perilune.rehearse.outcome import Counts, Outcome, ReplicaOutcome, Span
 from perilune.rehearse.replica.live import Live
@@ -48,31 +44,6 @@ class Run:
     one_step: bool = False
     all_spans: bool = False
 
-    def replica(self, engine: Engine, costs: Costs, index: int, number: int, ended: Ended | None = None) -> Replica:
-        """A server of the fleet: the `index`th of all, the `number`th of its pool."""
-        name = f"{engine.name}-{number}"
-        self.tally.replicas.append(name)
-        return Replica(
-            engine,
-            costs,
-            name=name,
-            index=index,
-            events=self.events,
-            tally=self.tally,
-            ended=ended or self.ended,
-            seed=self.seed,
-            one_step=self.one_step,
-            all_spans=self.all_spans,
-        )
-
-
-class Router(Protocol):
-    """Chooses a server for a request."""
-
-    def pick(self, request: Request, replicas: Sequence[Replica], now: int) -> int:
-        """The index of the server, `now` in ticks."""
-        ...
-
 
 class Fleet(Protocol):
     """The servers and how requests come to them."""
@@ -84,43 +55,6 @@ class Fleet(Protocol):
     def submit(self, live: Live, now: int) -> None:
         """A request arrives at the front."""
         ...
-
-
-class RoundRobin:
-    """Every server in turn."""
-
-    def __init__(self) -> None:
-        self._turn = 0
-
-    def pick(self, request: Request, replicas: Sequence[Replica], now: int) -> int:
-        """The next one, whatever its load."""
-        turn = self._turn % len(replicas)
-        self._turn += 1
-        return turn
-
-
-class Unified:
-    """Servers that prefill and decode, behind a router."""
-
-    def __init__(self, servers: Sequence[tuple[Engine, Costs]], router: Router | None = None) -> None:
-        self._servers = tuple(servers)
-        self._router = router or RoundRobin()
-        self._replicas: list[Replica] = []
-
-    def open(self, run: Run) -> Sequence[Replica]:
-        """Make the servers, named after their pools."""
-        numbers: dict[str, int] = {}
-        self._replicas = []
-        for index, (engine, costs) in enumerate(self._servers):
-            number = numbers.get(engine.name, 0)
-            numbers[engine.name] = number + 1
-            self._replicas.append(run.replica(engine, costs, index, number))
-        return self._replicas
-
-    def submit(self, live: Live, now: int) -> None:
-        """Ask the router, and hand the request to the server it names."""
-        replicas = self._replicas
-        replicas[self._router.pick(live.request, replicas, now)].submit(live, now)
 
 
 class _Source:
