@@ -88,7 +88,8 @@ def fixed_options(function: F) -> F:
     ]
     for flag, kind, metavar, text in reversed(fixed):
         function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
-    return click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, metavar="S")(function)
+    seed = click.IntRange(0, 2**63 - 1)
+    return click.option("--seed", type=seed, default=0, metavar="S", help="Of all that is random.")(function)
 
 
 @click.command()
