@@ -251,7 +251,7 @@ def test_images_go_to_encoders_first() -> None:
 # HiCache
 
 
-def hosted(**of: Any) -> tuple[RoutedFleet, HostSettings]:
+def hosted(costs: TableCosts | None = None, **of: Any) -> tuple[RoutedFleet, HostSettings]:
     settings = HostSettings(400 * PAGE, 0, "write_through", **of)
     store = new_store(PAGE, states=False) if settings.storage else None
     base = server(tokens=20 * PAGE)
@@ -259,7 +259,8 @@ def hosted(**of: Any) -> tuple[RoutedFleet, HostSettings]:
     def new_cache() -> HostedCache:
         return HostedCache(host=settings, store=store, tokens=20 * PAGE, page=PAGE)
 
-    one = replace(base, engine=replace(base.engine, new_cache=new_cache), host=settings)
+    engine = replace(base.engine, new_cache=new_cache)
+    one = replace(base, engine=engine, host=settings, costs=costs or base.costs)
     return RoutedFleet([one] * (2 if settings.storage else 1), router=ROUND_ROBIN), settings
 
 
@@ -291,10 +292,34 @@ def test_another_replica_finds_the_prefix_in_the_store() -> None:
     assert when(log, "first", 1) - SECOND == fetched + 1024 * US
 
 
-def test_best_effort_does_not_wait_for_the_store() -> None:
+def test_best_effort_takes_what_has_come_when_its_turn_is_there() -> None:
+    """A fetch of 10 ms is too long for a request that is admitted at once, not for one that waits for KV tokens."""
     blocks = tuple(range(8))
-    requests = [Request(0.0, 513, 1, blocks, PAGE), Request(1.0, 513, 1, blocks, PAGE)]
-    fleet, _ = hosted(storage=True, fetch_policy="best_effort")
-    found = run(requests, fleet)
-    assert found.hit_tokens == 0
-    assert "storage" not in found.waits_s
+    for ahead, hit in (1, 0), (1000, 512):
+        requests = [
+            Request(0.0, 513, 1, blocks, PAGE),
+            Request(1.0, ahead, 30),  # on the other server, and holds most of its pool if it is the long one
+            Request(1.0, 64, 1),
+            Request(1.0, 513, 1, blocks, PAGE),  # on the other server too
+        ]
+        found = run(requests, hosted(storage=True, fetch_policy="best_effort")[0])
+        assert found.hit_tokens == hit
+        assert "storage" not in found.waits_s
+
+
+def test_a_fetch_that_takes_too_long_is_given_up() -> None:
+    """A fetch takes 1.024 s, patience lasts 1 s and 0.125 s for 512 tokens; the second fetch comes after the first."""
+
+    class Slow(TableCosts):
+        def host_load(self, tokens: int, *, storage: bool) -> int:
+            return tokens * (2 * MS if storage else US)
+
+    one, other = tuple(range(8)), tuple(range(50, 58))
+    requests = [
+        Request(at, 513, 1, blocks, PAGE) if blocks else Request(at, 64, 1)
+        for at, blocks in ((0.0, ()), (0.0, one), (1.0, ()), (1.0, other), (5.0, one), (5.0, ()), (5.0, other))
+    ]
+    found, log = told(requests, hosted(storage=True, costs=Slow())[0])
+    assert found.hit_tokens == 512
+    assert found.waits_s["storage"] == 1.024 + 1.125
+    assert when(log, "admit", 6) == 6_125 * MS

@@ -17,10 +17,12 @@ POOL_FULL = "images found the feature pool (SGLANG_MM_FEATURE_CACHE_MB) full and
 
 
 class Arrivals:
-    """Of one server: pixels find their place, and a prefix that only the store has is fetched before the queue.
+    """Of one server: pixels find their place, and a prefix that only the store has is fetched.
 
-    Fetches of one server come one after the other. A request that waits for one is passed over by those behind it,
-    and takes its place among them again when it stops waiting.
+    Fetches of one server come one after the other. With `best_effort` the request queues meanwhile, and has what has
+    come when its turn is there. Otherwise it is passed over by those behind it, and takes its place among them again
+    when it stops waiting; with `timeout` its patience counts from when nobody older is left in the queue, looked at
+    whenever that time is over.
     """
 
     def __init__(
@@ -52,27 +54,34 @@ class Arrivals:
             return False
         tokens = end - max(cache.peek(key, end), cache.host.peek(key, end))
         patience = host.patience(tokens)
+        events = self._run.events
         comes = self._line.carry(now, self._costs.host_load(tokens, storage=True))
-        if patience is not None and comes > now + patience:
-            if not patience:
-                return False
-            self._line.cut(now + patience)
-            self._run.events.at(now + patience, WAKE, self._queue, (live, rank, now))
-        else:
-            self._run.events.at(comes, WAKE, self._come, (live, rank, now, end))
+        events.at(comes, WAKE, self._come, (live, rank, now, end))
+        if patience == 0:
+            return False
         self._replica.away[live] = rank
+        if patience is not None and comes > now + patience:
+            events.at(now + patience, WAKE, self._late, (live, rank, now, patience))
         return True
 
     def _come(self, now: int, fetched: tuple[Live, Rank, int, int]) -> None:
         live, rank, since, end = fetched
-        if self._replica.away.get(live) is rank and isinstance(rank.cache, HostedCache):
+        away = self._replica.away.get(live) is rank
+        if isinstance(rank.cache, HostedCache) and (away or live in rank.queue):
             rank.cache.fetched(live.claim.key, end)
-            self._queue(now, (live, rank, since))
+        if away:
+            self._queue(now, live, rank, since)
 
-    def _queue(self, now: int, waited: tuple[Live, Rank, int]) -> None:
-        live, rank, since = waited
+    def _late(self, now: int, waited: tuple[Live, Rank, int, int]) -> None:
+        live, rank, since, patience = waited
         if self._replica.away.get(live) is not rank:
-            return  # lost with its server in the meantime
+            return
+        if any(older.index < live.index for older in rank.queue):
+            self._run.events.at(now + patience, WAKE, self._late, waited)
+        else:
+            self._queue(now, live, rank, since)
+
+    def _queue(self, now: int, live: Live, rank: Rank, since: int) -> None:
         del self._replica.away[live]
         waits = self._run.tally.waits
         waits[CAUSE] = waits.get(CAUSE, 0) + now - since
