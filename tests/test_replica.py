@@ -175,6 +175,13 @@ def test_an_answer_is_cut_to_what_the_pool_holds() -> None:
     # `max_new_tokens_for_memory`: 1,000 tokens less the prompt's pages, a page and one.
     found = rehearse(small_engine(tokens=1000, page=100, page_size=100), (0.0, 250, 4000 - 250))
     assert found.records[0].osl == 1000 - 300 - 100 - 1
+    assert found.notes == ("1 answers cut short: the KV pool or the context holds no more.",)
+
+
+def test_a_prompt_is_cut_to_the_context_where_the_server_may() -> None:
+    # `get_worker_info`: the context less one, less five.
+    found = rehearse(small_engine(context=100, truncates=True, page=1, page_size=1), (0.0, 250, 50))
+    assert (found.records[0].isl, found.records[0].osl, found.requests.rejected) == (94, 4, 0)
 
 
 def test_a_full_queue_refuses() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from perilune.errors import UnusableInput
 from perilune.plan.memory.pools import Binds
 from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.mamba import KERNEL_CHUNK
@@ -14,6 +15,23 @@ from perilune.rehearse.ticks import TOKEN
 
 LIMIT_CAUSE: Final = {Binds.STATE: "state_slots", Binds.KV: "kv_tokens", Binds.ASKED: "request_limit"}
 """What a request waits for when as many run as may: what the ledger says set that limit."""
+
+SCHEDULE_POLICIES: Final = ("fcfs", "lpm", "lof")
+"""Those that are modelled; without a radix cache `lpm` is `fcfs`, as in the engine."""
+
+UNMODELLED: Final = (
+    "prefill_decode_interval",
+    "min_free_slots_delay",
+    "enable_prefill_delayer",
+    "enable_dynamic_chunking",
+    "pp_async_batch_depth",
+    "enable_unified_memory",
+    "enable_pdmux",
+    "enable_hisparse",
+    "enable_lmcache",
+    "dllm_algorithm",
+)
+"""Flags that change what is scheduled in ways that a rehearsal does not follow."""
 
 SHARE: Final = 10**9
 """The unit of the new-token ratio: whole billionths, so that many decays at once equal one after the other."""
@@ -54,6 +72,7 @@ class Engine:
     load_balance: str = "round_robin"
     prefill_max_requests: int | None = None
     max_queued: int | None = None
+    truncates: bool = False  # allow_auto_truncate
     speculates: bool = False
     acceptance: tuple[tuple[int, int], ...] = ((TOKEN, 1),)  # thousandths of a token a step, and how often
     reserve: int = 0  # KV tokens a speculative step keeps ahead of what is committed
@@ -84,12 +103,14 @@ def engine_of(
 ) -> Engine:
     """The server of a planned pool that boots; `acceptance` is needed where it speculates.
 
-    Raises ValueError for a pool that does not boot, and for speculation without an acceptance length.
+    Raises UnusableInput for flags whose effect is not modelled, ValueError for a pool that does not boot and for
+    speculation without an acceptance length.
     """
     sizing, inputs = item.ledger.sizing, item.ledger.inputs
     if sizing is None or inputs is None:
         raise ValueError(f"the {item.pool.role} pool does not boot: {item.ledger.error}")
     v, env = item.resolved.values, item.resolved.env
+    _check_modelled(v)
     speculates = v["speculative_algorithm"] is not None
     if speculates and acceptance is None:
         raise ValueError("a server that speculates needs an acceptance length")
@@ -126,6 +147,7 @@ def engine_of(
         load_balance=v["load_balance_method"],
         prefill_max_requests=v["prefill_max_requests"],
         max_queued=v["max_queued_requests"],
+        truncates=bool(v["allow_auto_truncate"]),
         speculates=speculates,
         acceptance=acceptance if speculates and acceptance is not None else ((TOKEN, 1),),
         reserve=2 * draft if speculates else 0,
@@ -136,3 +158,17 @@ def engine_of(
         clip=int(env.get("SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION", CLIP_MAX_NEW_TOKENS)),
         retract_steps=int(env.get("SGLANG_RETRACT_DECODE_STEPS", RETRACT_DECODE_STEPS)),
     )
+
+
+def _check_modelled(values: Mapping[str, Any]) -> None:
+    for name in UNMODELLED:
+        if values[name]:
+            raise _unmodelled(name, f"What --{name.replace('_', '-')} does to scheduling is not modelled.")
+    policy = values["schedule_policy"]
+    if policy not in SCHEDULE_POLICIES:
+        raise _unmodelled("schedule_policy", f"The schedule policy {policy!r} is not modelled.")
+
+
+def _unmodelled(name: str, message: str) -> UnusableInput:
+    flag = "--" + name.replace("_", "-")
+    return UnusableInput(message, where=flag, fix=f"Rehearse without it: --unset={flag}.")

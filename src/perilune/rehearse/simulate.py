@@ -227,8 +227,10 @@ def _outcome(
 
 
 def _notes(tally: Tally) -> list[str]:
-    refused = [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
-    return refused + [f"{count} {what}." for what, count in sorted(tally.remarks.items())]
+    notes = [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
+    if tally.cut:
+        notes.append(f"{tally.cut} answers cut short: the KV pool or the context holds no more.")
+    return notes
 
 
 def _replica_outcome(replica: Replica, end: int) -> ReplicaOutcome:

@@ -31,6 +31,7 @@ class Tally:
         "_ttft_most",
         "admitted_max",
         "completed",
+        "cut",
         "e2e",
         "end",
         "good",
@@ -54,6 +55,7 @@ class Tally:
     def __init__(self, *, targets: Targets | None = None, records: bool = False, log: Log | None = None) -> None:
         self.ttft, self.tpot, self.itl, self.e2e = Histogram(), Histogram(), Histogram(), Histogram()
         self.submitted = self.completed = self.rejected = self.retracted = 0
+        self.cut = 0  # answers that the engine keeps shorter than asked, as the pool or the context holds no more
         self.running = self.admitted_max = 0
         self.output_tokens = self.prompt_tokens = self.hit_tokens = 0
         self.waits: dict[str, int] = {}

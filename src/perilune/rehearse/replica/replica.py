@@ -160,18 +160,22 @@ class Replica:
     # Admission at the door
 
     def _refusal(self, live: Live) -> str | None:
-        """Why a request can never be served, after cutting its answer as the engine does."""
-        engine, isl = self.engine, live.isl
-        most = min(engine.context, engine.tokens) - INPUT_MARGIN
-        if isl + live.osl > engine.context:
+        """Why a request can never be served, after cutting it as the engine does."""
+        engine = self.engine
+        longest = min(engine.context, engine.tokens)
+        if engine.truncates:
+            live.isl = min(live.isl, longest - INPUT_MARGIN)
+        elif live.isl + live.osl > engine.context:
             return "context_length"
-        if isl >= most:
+        elif live.isl > longest - INPUT_MARGIN - 1:
             return "context_length" if engine.context <= engine.tokens else "kv_tokens"
-        paged = -(-isl // engine.page) * engine.page
-        osl = min(live.osl, min(engine.context, engine.tokens) - 2 - isl, engine.tokens - paged - engine.page - 1)
+        pages = -(-live.isl // engine.page) * engine.page
+        osl = min(live.osl, longest - 2 - live.isl, engine.tokens - pages - engine.page - 1)
         if osl <= 0:
             return "kv_tokens"
-        live.osl = osl
+        if osl < live.osl:
+            self._tally.cut += 1
+            live.osl = osl
         return None
 
     def _refuse(self, live: Live, now: int, why: str) -> None:
