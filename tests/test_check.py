@@ -598,3 +598,22 @@ def test_what_no_edit_corrects_is_left_and_said(write) -> None:  # type: ignore[
     assert result.stdout == content
     assert result.return_value == 1
     assert "left to correct by hand" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "errors_of"),
+    [
+        (SOUND.replace("\n", " $EXTRA\n"), "EXTRA adds to the command is not known: it is taken to be nothing", []),
+        (SOUND.replace("\n", " --page-size 3 $EXTRA\n"), "taken to be nothing", ["state-track-interval"]),
+        ("source a.env\n" + SOUND.replace("\n", " --page-size 3 $EXTRA\n"), "what depends on it is not checked", []),
+        ("sglang serve $ALL\n", "what depends on it is not checked", []),
+        ("sglang serve $(./flags)\n", "what depends on it is not checked", []),
+        ("echo --tp-size 8 | xargs sglang serve --model-path moonshotai/Kimi-K3\n", "xargs adds", []),
+        ("source a.env\n" + SOUND.replace("\n", " --no-such 1 $EXTRA\n"), "not checked", ["flag-gone"]),
+    ],
+    ids=["empty", "empty, and wrong", "set in a file", "all flags", "a command", "xargs", "wrong whatever it is"],
+)
+def test_flags_that_a_variable_brings(content: str, said: str, errors_of: list[str], write) -> None:  # type: ignore[no-untyped-def]
+    found = findings(write(content), "--platform", "b300")
+    assert any(said in one["message"] for one in found if one["id"] == "not-checked")
+    assert errors(found) == errors_of

@@ -96,4 +96,5 @@ def merged(scopes: Sequence[Scope]) -> list[Scope]:
         else:
             known.way = either(known.way, scope.way)
             known.unlikely = known.unlikely and scope.unlikely
+            known.foreign = known.foreign or scope.foreign
     return sorted(found.values(), key=lambda scope: scope.unlikely)

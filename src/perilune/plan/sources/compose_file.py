@@ -25,6 +25,7 @@ def read(text: Text, root: Node, outer: Surroundings) -> None:
         around = outer.of("compose service", str(key.value), scalar(image), place)
         around.env, around.env_tail = _environment(text, get(service, "environment"))
         around.way = _profiles(service)
+        around.host_expands = True
         around.host = "the host" if scalar(get(service, "network_mode")) == "host" else ""
         around.gpus_visible = _gpus(service)
         parts: list[Node] = []

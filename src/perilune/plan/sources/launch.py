@@ -18,6 +18,7 @@ from perilune.plan.sources.machines import ContainerRun, nodes_of_step, runs_con
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command, Walk
 from perilune.plan.sources.text import Text
+from perilune.plan.sources.unknown import without_unknown
 from perilune.plan.sources.ways import Way, both
 from perilune.plan.sources.words import Piece, Scope
 
@@ -42,7 +43,7 @@ class Surroundings:
     `given` are variables that only the document's own text can use (the size of a group of pods); `configs`
     the `--config` files that the document itself holds, as flags, by name, and `beside` finds others. `host`,
     `gpus_visible`, `group_size` and `way` are those of every server in the part. `settled` says that nobody can
-    give the variables another value at the start.
+    give the variables another value at the start, `host_expands` that the host puts its variables in first.
     """
 
     text: Text
@@ -60,6 +61,7 @@ class Surroundings:
     group_size: int | None = None
     way: Way = field(default_factory=dict)
     settled: bool = True
+    host_expands: bool = False
     found: list[Found] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     routers: list[tuple[str, ...]] = field(default_factory=list)
@@ -144,6 +146,7 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
     head = command.words[start - 1] if start else None
     line = around.text.line(head.at if head is not None and head.at is not None else command.first)
     env = {**command.env, **_wrapper_env(command.words), **command.inside}
+    server, words, unread = without_unknown(server, words, command, around)
     image, image_at = server.image or around.image, around.image_at
     if server.image:
         image_at = next((word.at for word in reversed(command.words[:start]) if word.text == server.image), None)
@@ -158,7 +161,8 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
         background=command.background or (container is not None and container.detached),
         first=command.first, last=command.last,
     )  # fmt: skip
-    around.found.append(with_config(found, around))
+    found = with_config(found, around)
+    around.found.append(found if found.unread or not unread else replace(found, unread=unread))
 
 
 def _host(command: Command, server: Server, around: Surroundings, container: ContainerRun | None) -> str:

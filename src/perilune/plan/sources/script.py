@@ -19,6 +19,7 @@ MOST_CHARACTERS = 256 * 1024
 MOST_NESTING = 400  # the parser itself gives up, badly, at some tens of thousands
 _NESTING = re.compile(r"(?P<open>[(\[{]|\b(?:if|case|do)\b)|[)\]}]|\b(?:fi|esac|done)\b")
 _PLACEHOLDER = re.compile(r"(?<!<)<[A-Za-z](?:[\w .:/-]*[\w.:/-])?>|\{\{[^{}\n]*\}\}")
+_BACKTICK_COMMENT = re.compile(r"(?<!\S)`[ \t]*#[^`\n]*`(?!\S)")
 _ESCAPED_BLANK = re.compile(r"(?<!\\)((?:\\\\)*)\\[ \t]")
 
 
@@ -102,8 +103,10 @@ def _parser() -> Parser:
 def _readable(src: str) -> str:
     """The text with placeholders such as `<node0-ip>` as plain words and line ends as a shell has them.
 
-    An escaped blank is part of a word, which the grammar does not always see.
+    An escaped blank is part of a word, which the grammar does not always see, and a comment between backticks is
+    nothing at all.
     """
     src = _PLACEHOLDER.sub(lambda match: re.sub(r"\W", "_", match.group()), src)
+    src = _BACKTICK_COMMENT.sub(lambda match: " " * len(match.group()), src)
     src = _ESCAPED_BLANK.sub(r"\1__", src)
     return src.replace("\\\r\n", " \\\n").replace("\r\n", " \n")

@@ -33,7 +33,7 @@ class Command:
 
     `first` and `last` are its characters in the file; `inside` are the variables that a shell sets in a container.
     `way`, `unlikely` and `background` are those of the scope it was met in; `machine` names where it runs: None
-    where the script does, empty where nothing says it.
+    where the script does, empty where nothing says it. `foreign` says that files nobody read set variables before.
     """
 
     words: tuple[Word, ...]
@@ -45,6 +45,7 @@ class Command:
     unlikely: bool = False
     background: bool = False
     machine: str | None = None
+    foreign: bool = False
 
 
 @dataclass
@@ -284,15 +285,26 @@ class Walk:
         if not words:
             return [local]
         self.notes += misread.of_command(self.script, self.broken, node, words)
-        if called == "unset":
-            for word in words[1:]:
-                scope.variables.pop(word.text, None)
-        if called in ("source", "."):
-            path = words[1].text[:80] if words[1:] else "it"
-            self.notes.append(Note(f"What {path} sets is not known here.", self.script.line(node.start_byte)))
+        self._builtin(node, words, scope)
         self._run(node, words, local, names)
         lifetime.pass_by(scope, words, node.start_byte, conditional=self.conditional > 0)
         return [scope]
+
+    def _builtin(self, node: Node, words: list[Word], scope: Scope) -> None:
+        """What the shell's own commands do to what is known."""
+        match [word.text for word in words]:
+            case ["unset", *names]:
+                for name in names:
+                    scope.variables.pop(name, None)
+            case ["source" | ".", *names]:
+                scope.foreign = True
+                path = names[0][:80] if names else "it"
+                self.notes.append(Note(f"What {path} sets is not known here.", self.script.line(node.start_byte)))
+            case ["set", "--", *_]:
+                scope.arguments = tuple(words[2:])
+            case ["shift", *count] if scope.arguments is not None:
+                by = int(count[0]) if count and count[0].isdecimal() and len(count[0]) < 6 else 1
+                scope.arguments = scope.arguments[by:]
 
     def _run(self, node: Node, words: list[Word], local: Scope, names: Sequence[str]) -> None:
         """Report a command, or what it hands to another shell."""
@@ -301,7 +313,8 @@ class Walk:
         last = self.script.offset(node.end_byte - 1)
         first = self.script.offset(node.start_byte)
         command = Command(
-            tuple(words), env, first, last, {}, way, local.unlikely, local.background, self.machine
+            tuple(words), env, first, last, {}, way, local.unlikely, local.background, self.machine,
+            local.foreign,
         )  # fmt: skip
         inside = inner_script(self.script, command.words)
         if inside is None or self.depth >= MOST_DEPTH - 10:

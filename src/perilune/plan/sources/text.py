@@ -61,6 +61,12 @@ class Text:
         return f"{self.name}, line {line}"
 
     @cached_property
+    def is_zsh(self) -> bool:
+        """Whether it is a script for zsh, where the name of an array stands for all of it."""
+        first = self.text[:200].partition("\n")[0]
+        return first.startswith("#!") and "zsh" in first
+
+    @cached_property
     def _starts(self) -> list[int]:
         starts = [0]
         position = self.text.find("\n")

@@ -66,7 +66,8 @@ class Scope:
 
     `way` holds what the branches taken so far take for granted; `outer` the same at the start of the loop that
     runs, whose next round may take others. `unlikely` marks a way against what the script itself says, and what
-    stands behind its end (`ended`). `background` says that what runs does not keep the next command waiting.
+    stands behind its end (`ended`). `background` says that what runs does not keep the next command waiting, `foreign`
+    that files nobody read have set variables.
     """
 
     variables: dict[str, Value] = field(default_factory=dict)
@@ -78,6 +79,7 @@ class Scope:
     unlikely: bool = False
     ended: bool = False
     background: bool = False
+    foreign: bool = False
 
     def fork(self) -> Scope:
         """A copy that can go another way."""
@@ -194,7 +196,7 @@ def _words(script: Script, node: Node, scope: Scope) -> Iterator[Word]:
             return
         value = scope.lookup(name)
         if isinstance(value, tuple):
-            yield from value if listed else value[:1]
+            yield from value if listed or script.text.is_zsh else value[:1]
             return
         if node is bare:
             yield from _piece(script, node, scope).split()
