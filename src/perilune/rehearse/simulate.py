@@ -227,10 +227,8 @@ def _outcome(
 
 
 def _notes(tally: Tally) -> list[str]:
-    notes = [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
-    if tally.cut:
-        notes.append(f"{tally.cut} answers cut short: the KV pool or the context holds no more.")
-    return notes
+    refused = [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
+    return refused + [f"{count} {what}." for what, count in sorted(tally.remarks.items())]
 
 
 def _replica_outcome(replica: Replica, end: int) -> ReplicaOutcome:

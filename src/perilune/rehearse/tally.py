@@ -31,7 +31,6 @@ class Tally:
         "_ttft_most",
         "admitted_max",
         "completed",
-        "cut",
         "e2e",
         "end",
         "good",
@@ -55,7 +54,6 @@ class Tally:
     def __init__(self, *, targets: Targets | None = None, records: bool = False, log: Log | None = None) -> None:
         self.ttft, self.tpot, self.itl, self.e2e = Histogram(), Histogram(), Histogram(), Histogram()
         self.submitted = self.completed = self.rejected = self.retracted = 0
-        self.cut = 0  # answers that the engine keeps shorter than asked, as the pool or the context holds no more
         self.running = self.admitted_max = 0
         self.output_tokens = self.prompt_tokens = self.hit_tokens = 0
         self.waits: dict[str, int] = {}
@@ -69,6 +67,10 @@ class Tally:
         # Far beyond any latency where there is no target.
         self._ttft_most = _most(targets.ttft_s if targets else None)
         self._tpot_most = _most(targets.tpot_s if targets else None)
+
+    def remark(self, what: str, count: int = 1) -> None:
+        """Something to be told of at the end, with how often it happened."""
+        self.remarks[what] = self.remarks.get(what, 0) + count
 
     def arrived(self, live: Live, now: int) -> None:
         """A request came."""

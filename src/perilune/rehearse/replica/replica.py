@@ -33,6 +33,8 @@ from perilune.rehearse.tally import Tally
 INPUT_MARGIN = 6
 """A prompt must be shorter than the context or the pool by this (`managers/tp_worker.py`, `managers/utils.py`)."""
 
+CUT_SHORT = "answers cut short: the KV pool or the context holds no more"
+
 Ended = Callable[[Live, int], None]
 Fetch = Callable[[Live, Rank, int], bool]
 """Whether a request goes `away` on arrival at a rank, to be put into its queue later."""
@@ -174,7 +176,7 @@ class Replica:
         if osl <= 0:
             return "kv_tokens"
         if osl < live.osl:
-            self._tally.cut += 1
+            self._tally.remark(CUT_SHORT)
             live.osl = osl
         return None
 
