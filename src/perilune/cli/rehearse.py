@@ -16,6 +16,7 @@ from perilune.errors import UnusableInput
 if TYPE_CHECKING:
     from perilune.plan.deployment import Deployment, Role
     from perilune.plan.planned import Plan
+    from perilune.rehearse.fleet.outages import Lost
     from perilune.rehearse.fleet.policies import PolicyName
     from perilune.rehearse.offered import OfferedLoad
     from perilune.rehearse.report import Rehearsal
@@ -92,6 +93,7 @@ def _rehearsed(
     acceptance_length: float | None,
     profile: Path | None,
     fails: tuple[str, ...],
+    lost: Lost,
     replicas: int | None,
     prefill_replicas: int | None,
     decode_replicas: int | None,
@@ -122,6 +124,7 @@ def _rehearsed(
         router=_router(router),
         encoders=encoders or 0,
         outages=tuple(parse_outage(text) for text in fails),
+        lost=lost,
         profiles=_profiles(planned, profile),
         acceptance_length=acceptance_length,
         targets=_targets(slo_ttft_ms, slo_tpot_ms),

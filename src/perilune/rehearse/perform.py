@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from perilune.errors import UnusableInput
 from perilune.facts.timing import latencies, machines
@@ -31,6 +32,12 @@ from perilune.rehearse.simulate import Fleet, simulate
 from perilune.rehearse.tally import Targets
 from perilune.rehearse.ticks import ticks
 from perilune.rehearse.timing import Efficient, ServerCosts, costs_of
+
+AFTER: Final[Mapping[Lost, str]] = {
+    "resubmit": "what they had starts over",
+    "router": "what they had without output starts over",
+    "fail": "what they had is lost",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +181,7 @@ def _router(plan: Plan, settings: Settings) -> RouterSettings:
 def _told(settings: Settings) -> dict[str, str]:
     """What a report says of the settings."""
     outages = [f"{one.replica} at {one.at_s:g} s for {one.down_s:g} s" for one in settings.outages]
-    told = {"failures": ", ".join(outages)} if outages else {}
+    told = {"failures": f"{', '.join(outages)}; {AFTER[settings.lost]}"} if outages else {}
     if settings.encoders:
         told["encoders"] = f"{settings.encoders:,}, one GPU each, counted in the figures per GPU"
     return told
