@@ -249,7 +249,7 @@ def test_a_server_that_fails_delays_but_loses_nothing(perilune, plan_file: Path)
     whole = perilune(command).document
     found = perilune(f"{command} --fail unified-1@2+5").document
     assert found["requests"]["completed"] == 80
-    assert found["settings"] == {"failures": "unified-1 at 2 s for 5 s"}
+    assert found["settings"]["failures"].startswith("unified-1 at 2 s for 5 s")
     assert found["ttft_s"]["max"] > whole["ttft_s"]["max"]
 
 

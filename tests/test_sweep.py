@@ -165,6 +165,7 @@ def test_what_the_catalog_forbids_is_a_refused_point() -> None:
         ((*GRID, "--html", "/dev/null"), "This is no regular file, so it is not replaced."),
         ((*GRID, "--html", "/tmp/same", "--resume", "/tmp/same"), "It is read, or written twice."),
         ((*GRID, "--sort-trace"), "There is no trace."),
+        ((*FLAGS, "--concurrency", "1", "--spec", "none", "--acceptance-length", "2"), "No point speculates."),
         ((*GRID, "--arrival-cv", "2"), "Give --rate"),
         ((*FLAGS, "--concurrency", ",".join(str(n) for n in range(1, 900)), "--replicas",
           ",".join(str(n) for n in range(1, 900))), "The grid has 808,201 points; 100,000 are the most."),

@@ -167,7 +167,10 @@ def _grid(plan_file: Path | None, given: dict[str, Any]) -> tuple[Point, ...]:
     loads = tuple(_loads(**given, **traffic))
     base = Point(load=loads[0], plan_file=plan_file, **edits, **shared, **made_for)
     found = points(base, axes, tuple(_servers(replicas, ratios)), levers, loads)
-    found[0].deployment()  # what no point could use is said before the others start
+    first = found[0].deployment()  # what no point could use is said before the others start
+    one_choice = all(len(values or ()) < 2 for values in axes.values())
+    if base.acceptance_length is not None and one_choice and {pool.spec for pool in first.pools} == {"none"}:
+        raise UnusableInput("No point speculates.", where="--acceptance-length", fix="Leave it out.")
     return found
 
 

@@ -11,6 +11,7 @@ import msgspec
 from perilune.plan.display import printable
 from perilune.rehearse.report.document import LATENCIES, VERSION
 from perilune.rehearse.report.flags import flags_of
+from perilune.rehearse.report.phrases import CAUSES
 from perilune.rehearse.report.saved import Cache, Saved, SavedPool, read_saved
 from perilune.rehearse.report.summary import Line
 from perilune.rehearse.report.text import change, short_time, wrapped
@@ -144,7 +145,7 @@ def _named(name: str) -> str:
     text = part.replace("_", " ")
     if group in LATENCIES:
         return f"{group.removesuffix('_s').upper()} {text}"
-    return f"waits, all: {text}" if group == "waits_s" else text
+    return f"waited: {CAUSES.get(part, text)}" if group == "waits_s" else text
 
 
 def _shown(name: str, value: float | None) -> str:

@@ -81,7 +81,7 @@ def _over_time(found: Outcome) -> Iterator[Line]:
     yield Line("")
     for label, values in (*busy_by_role(found).items(), ("queued", series.queued)):
         top = max(values, default=0.0)
-        peak = "under 1" if 0 < top < 0.95 else f"{top:,.0f}"
+        peak = f"{top:.1f}" if top < 9.95 and top != int(top) else f"{top:,.0f}"
         yield Line(f"{label:<{LABEL}}{sparkline(values, width, top):<{width}}  peak {peak}")
     end = short_time(found.duration_s)
     yield Line(f"{'':<{LABEL}}0 s{end:>{max(min(len(series.running), width) - 3, len(end) + 1)}}", "dim")

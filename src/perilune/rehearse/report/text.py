@@ -28,6 +28,8 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def short_time(seconds: float) -> str:
     """Seconds with three figures and a unit: `8.51 ms`, `11.6 s`, `2 h 05 min`, `71.8 days`."""
+    if not seconds:
+        return "0 s"
     if seconds < 0.9995:
         return f"{_three(seconds * 1000)} ms"
     if seconds < 599.5:
