@@ -251,6 +251,9 @@ def test_a_server_that_fails_delays_but_loses_nothing(perilune, plan_file: Path)
     assert found["requests"]["completed"] == 80
     assert found["settings"]["failures"].startswith("unified-1 at 2 s for 5 s")
     assert found["ttft_s"]["max"] > whole["ttft_s"]["max"]
+    lost = perilune(f"{command} --fail unified-1@2+5 --lost fail").document["requests"]
+    assert lost["completed"] < 80
+    assert sum(lost.values()) == 80 + lost["retracted"]
 
 
 def test_images_cost_time_and_tokens(perilune, plan_file: Path) -> None:
@@ -395,6 +398,7 @@ UNUSABLE = {
     "encoders of nothing": (f"{PLAIN} --concurrency 4 {SHORT} --encoders 2", "--images"),
     "no such policy": (f"{PLAIN} --concurrency 4 {SHORT} --router nearest", "round_robin"),
     "no outage": (f"{PLAIN} --concurrency 4 {SHORT} --fail unified-0", "REPLICA@"),
+    "nothing lost": (f"{PLAIN} --concurrency 4 {SHORT} --lost fail", "--fail"),
     "no such server": (f"{PLAIN} --concurrency 4 {SHORT} --fail decode-0@1+1", "unified-0"),
     "no such size": (f"{PLAIN} --concurrency 4 {SHORT} --images 1 --image-size 0x9", "pixels"),
     "absent profile": (f"{PLAIN} --concurrency 4 {SHORT} --profile /nowhere/p.yaml", "/nowhere/p.yaml"),
@@ -434,5 +438,5 @@ def test_ctrl_c_keeps_what_there_is(perilune, plan_file: Path, monkeypatch: pyte
         assert "Interrupted" in run.out or run.document["interrupted"] is True
     found = perilune(f"rehearse {plan_file} --concurrency 8 --requests 1000000 --json").document
     assert 490 <= found["requests"]["completed"] < 1000
-    assert found["requests"]["unfinished"] == 8
+    assert 1 <= found["requests"]["unfinished"] <= 8, "of those that ended, the next may be still to come"
     assert found["ttft_s"]["p50"] > 0

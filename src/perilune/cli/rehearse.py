@@ -93,7 +93,7 @@ def _rehearsed(
     acceptance_length: float | None,
     profile: Path | None,
     fails: tuple[str, ...],
-    lost: Lost,
+    lost: Lost | None,
     replicas: int | None,
     prefill_replicas: int | None,
     decode_replicas: int | None,
@@ -114,6 +114,8 @@ def _rehearsed(
     from perilune.rehearse.report import document, summary
 
     deployment, load = _asked(plan_file, given, described(given), seed)
+    if lost is not None and not fails:
+        raise UnusableInput("No server fails.", where="--lost", fix="Give --fail REPLICA@T+D, or leave it out.")
     planned = plan(deployment)
     if acceptance_length is not None and not any(
         pool.resolved.values["speculative_algorithm"] for pool in planned.pools
@@ -124,7 +126,7 @@ def _rehearsed(
         router=_router(router),
         encoders=encoders or 0,
         outages=tuple(parse_outage(text) for text in fails),
-        lost=lost,
+        lost=lost or "resubmit",
         profiles=_profiles(planned, profile),
         acceptance_length=acceptance_length,
         targets=_targets(slo_ttft_ms, slo_tpot_ms),

@@ -33,8 +33,7 @@ def fleet_options(function: F) -> F:
     function = click.option(
         "--lost",
         type=click.Choice(("resubmit", "router", "fail")),
-        default="resubmit",
-        help="Requests of a server that fails: all start over, only those without output, or none.",
+        help="Requests of a server that fails: all start over (default), only those without output, or none.",
     )(function)
     return click.option(
         "--fail", "fails", multiple=True, metavar="REPLICA@T+D", help="A server fails at T s and is back after D s."
