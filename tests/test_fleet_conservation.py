@@ -13,6 +13,7 @@ from perilune.rehearse.fleet.encoders import EncoderSettings
 from perilune.rehearse.fleet.flags import RouterSettings
 from perilune.rehearse.fleet.front import Front
 from perilune.rehearse.fleet.outages import LOST, Outage
+from perilune.rehearse.fleet.pd import PdFleet
 from perilune.rehearse.fleet.policies import POLICIES
 from perilune.rehearse.fleet.room import DecodeSettings
 from perilune.rehearse.fleet.routed import RoutedFleet
@@ -165,19 +166,26 @@ def test_pairs(
     )
     picks: list[Any] = data.draw(st.lists(st.sampled_from(POLICIES), min_size=2, max_size=2))
 
+    hosted = data.draw(st.sampled_from([None, "write_through", "write_back"]))
+    of_prefill, of_decode = whole(of_prefill), whole(of_decode)
+
     def make() -> Front:
-        return pd_fleet(
-            prefill,
-            decode,
-            settings=room,
-            of_prefill=whole(of_prefill),
-            of_decode=whole(of_decode),
+        base = replace(server("prefill", **of_prefill), images=ImageSettings(host_bytes_per_s=1e9))
+        if hosted is not None:
+            states, tokens = of_prefill["states"], of_prefill["tokens"]
+            store = new_store(PAGE if states is None else 1, states=states is not None)
+            base = host(base, store, hosted, states=states, tokens=tokens)
+        tower = encoders and EncoderSettings(
+            servers=encoders, encode=lambda tokens, graph: tokens * 7, send=lambda tokens: tokens
+        )
+        return PdFleet(
+            [base] * prefill,
+            [(server("decode", **of_decode), room)] * decode,
             router=RouterSettings(*picks),
             allocation=allocation,
             outages=failures,
             lost=lost,
-            encoders=encoders
-            and EncoderSettings(servers=encoders, encode=lambda tokens, graph: tokens * 7, send=lambda tokens: tokens),
+            encoders=tower,
         )
 
     served(make, load, 5)
