@@ -157,7 +157,7 @@ def test_pairs(
 ) -> None:
     names = [f"prefill-{number}" for number in range(prefill)] + [f"decode-{number}" for number in range(decode)]
     failures = data.draw(outages(names))
-    allocation = data.draw(st.sampled_from(["early", "prefill_complete"]))
+    allocation: Any = data.draw(st.sampled_from(["early", "prefill_complete"]))
     encoders = data.draw(st.sampled_from([None, 2]))
     room = DecodeSettings(
         extra_slots=data.draw(st.integers(0, 6)),
@@ -175,9 +175,9 @@ def test_pairs(
             states, tokens = of_prefill["states"], of_prefill["tokens"]
             store = new_store(PAGE if states is None else 1, states=states is not None)
             base = host(base, store, hosted, states=states, tokens=tokens)
-        tower = encoders and EncoderSettings(
-            servers=encoders, encode=lambda tokens, graph: tokens * 7, send=lambda tokens: tokens
-        )
+        tower = None
+        if encoders is not None:
+            tower = EncoderSettings(servers=encoders, encode=lambda tokens, graph: tokens * 7, send=lambda n: n)
         return PdFleet(
             [base] * prefill,
             [(server("decode", **of_decode), room)] * decode,
