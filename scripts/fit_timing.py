@@ -298,9 +298,10 @@ that no point rules the fit. B300 starts from typical values, MI350X from B300's
 """
 
 NOTES = """
-- Both platforms show the same pattern: at concurrency 16 the published TTFT is higher than a constant prefill rate
-  gives, at 64 lower. Prompts a few tokens longer than 8,192 would explain the first (two no longer fit a 16k chunk);
-  the published lengths are exact, so the model keeps them.
+- Two delays of the first token are assumed, not fitted: 3 ms a request and 1.5 us a prompt token before the scheduler
+  sees it, and, where one prefill is launched behind another, 0.63 of the second (the overlap scheduler looks at
+  results after the launch, which waits on a queue of 1,024 kernels). Without them TTFT at concurrency 16 would be 14
+  to 18 % low on two runs. What is left has the same sign on all runs at 64: the published TTFT is a little lower.
 - The DSPARK runs pinned acceptance, which writes the same token over and over. Such tokens choose fewer distinct
   experts than real text, so verify steps of real traffic may be slower than these points suggest.
 - MI350X was measured with the configuration of its time. All 64 requests ran at once there (TTFT + 1,023 x TPOT is

@@ -138,6 +138,7 @@ def random_engine(random: Random) -> Engine:
         ratio_decay=0 if ignore_eos else 1_003_333,
         clip=random.choice((4096, 20)),
         retract_steps=random.choice((20, 2)),
+        late=random.choice((0, 630)) if overlap else 0,
     )
 
 

@@ -72,6 +72,23 @@ def test_a_long_prompt_is_cut_and_the_next_one_fills_the_last_chunk() -> None:
     assert lives(found) == [(7.5, 8.5), (7.5, 8.5)]
 
 
+def test_a_first_token_is_seen_late_behind_the_launch_of_another_prefill() -> None:
+    # The first pass takes 256 tokens, 2.56 s; the other 144, 1.44 s, are launched behind it, and nothing behind them.
+    found = rehearse(replace(OVERLAPPED, late=750), (0.0, 200, 3), (0.0, 200, 3))
+    assert lives(found) == [(3.64, 6.0), (4.0, 6.0)]
+    assert found.itl_s.max == pytest.approx(5.0 - 3.64)
+    assert found.itl_s.count == 4
+
+
+def test_a_request_takes_its_time_to_reach_a_scheduler() -> None:
+    traffic = Traffic(iter([Request(1.0, 200, 2), Request(1.0, 100, 1)]), "by hand")
+    way = (SECOND // 2, SECOND // 1000)
+    found = simulate(traffic, fleet_of([(ONE_BY_ONE, Hand())]), records=True, front_end=way)
+    # They arrive at 1 s and reach the server at 1.7 and 1.6 s.
+    assert lives(found) == [(4.6, 5.6), (2.6, 2.6)]
+    assert [record.arrival_s for record in found.records] == [1.0, 1.0]
+
+
 def test_prefill_goes_before_decode() -> None:
     # The first has its token at 2 s; then the second's prompt is computed, and both decode together.
     found = rehearse(ONE_BY_ONE, (0.0, 200, 3), (0.5, 200, 3))
@@ -212,6 +229,12 @@ def test_pipeline_stages_work_on_chunks_of_one_prompt_one_behind_the_other() -> 
     found = rehearse(replace(ONE_BY_ONE, lanes=4, micro_batch=2), (0.0, 1024, 2))
     first = 7 * 2.56
     assert lives(found) == [(first, first + 4.0)]
+
+
+def test_pipeline_stages_take_prompts_one_behind_the_other() -> None:
+    # A prompt fills a chunk; each comes out three stages after the last one that was behind it went in.
+    found = rehearse(replace(ONE_BY_ONE, lanes=4, micro_batch=2), *[(0.0, 256, 1)] * 12)
+    assert [end for _, end in lives(found)] == [(number + 4) * 2.56 for number in range(12)]
 
 
 def test_pipeline_micro_batches_share_the_stages() -> None:

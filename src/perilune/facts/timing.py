@@ -69,7 +69,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Costs that no published point tells apart. Microseconds, but for shares."""
+    """Costs that no published point tells apart. Microseconds, but for shares and counts."""
 
     fused_all_reduce_us: Value  # a one-shot or multicast all-reduce of a few hundred kilobytes
     symmetric_us: Value  # a collective library's collective on symmetric memory
@@ -79,6 +79,10 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     link_share: Value  # share of a link's peak that large messages reach
     transfer_start_us: Value  # setting up one request's transfer
     eager_layer_us: Value  # launching one layer's kernels without a CUDA graph
+    layer_launches: Value  # kernels of one layer
+    launch_queue: Value  # kernels that may wait for the device
+    request_us: Value  # a request's way to the scheduler and its first token's way back
+    tokenize_us: Value  # a prompt token in the tokenizer
     scheduler_us: Value  # preparing a step on the CPU, hidden by the overlap scheduler
     encoder_layer_us: Value  # one vision layer without a graph
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perilune.errors import UnusableInput
+from perilune.facts.timing import latencies
 from perilune.plan.memory.pools import Binds
 from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.mamba import KERNEL_CHUNK
+from perilune.plan.resolve.state import TRUE_WORDS
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.ticks import TOKEN
 
@@ -82,6 +84,7 @@ class Engine:
     ratio_decay: int = 0  # a decode step
     clip: int = CLIP_MAX_NEW_TOKENS
     retract_steps: int = RETRACT_DECODE_STEPS
+    late: int = 0  # of the prefill behind it, the share (in thousandths) after which a first token is seen
 
     @property
     def admitted_max(self) -> int:
@@ -157,7 +160,26 @@ def engine_of(
         ratio_decay=0 if ignore_eos else (ratio - least) // max(steps, 1),
         clip=int(env.get("SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION", CLIP_MAX_NEW_TOKENS)),
         retract_steps=int(env.get("SGLANG_RETRACT_DECODE_STEPS", RETRACT_DECODE_STEPS)),
+        late=_late(item),
     )
+
+
+def _late(item: PlannedPool) -> int:
+    """How late the overlap scheduler sees a first token, in thousandths of the prefill it launched behind it.
+
+    Results are looked at once the next batch is launched (`event_loop_overlap`). The kernels of a prefill without a
+    CUDA graph are queued one by one, and only so many wait for the device: the last is queued when the device has come
+    that near to the end. `SGLANG_DISABLE_CONSECUTIVE_PREFILL_OVERLAP` looks before it launches.
+    """
+    v, env = item.resolved.values, item.resolved.env
+    graphs = v["cuda_graph_config"].prefill.backend != "disabled"
+    if graphs or v["disable_overlap_schedule"] or v["pp_size"] > 1:
+        return 0
+    if env.get("SGLANG_DISABLE_CONSECUTIVE_PREFILL_OVERLAP", "").lower() in TRUE_WORDS:
+        return 0
+    known = latencies()
+    launches = known.layer_launches.value * item.ledger.geometry.num_layers
+    return max(0, round(TOKEN * (1 - known.launch_queue.value / launches)))
 
 
 def _check_modelled(values: Mapping[str, Any]) -> None:

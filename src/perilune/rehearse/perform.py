@@ -32,6 +32,7 @@ from perilune.rehearse.simulate import Fleet, simulate
 from perilune.rehearse.tally import Targets
 from perilune.rehearse.ticks import ticks
 from perilune.rehearse.timing import Efficient, ServerCosts, costs_of
+from perilune.rehearse.timing.collectives import US
 
 AFTER: Final[Mapping[Lost, str]] = {
     "resubmit": "what they had starts over",
@@ -92,6 +93,7 @@ def perform(
         targets=settings.targets,
         progress=progress,
         stop=stop,
+        front_end=_front_end(),
     )
     return Rehearsal(
         model=plan.deployment.model,
@@ -104,6 +106,12 @@ def perform(
         basis_says="; ".join(dict.fromkeys(one.said for one in costs.values())),
         settings=_told(settings),
     )
+
+
+def _front_end() -> tuple[int, int]:
+    """Ticks a request, and a prompt token, before a scheduler sees it: its way there and back, and tokenizing."""
+    known = latencies()
+    return ticks(known.request_us.value * US), ticks(known.tokenize_us.value * US)
 
 
 def _check_roles(plan: Plan, settings: Settings) -> None:

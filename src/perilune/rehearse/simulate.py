@@ -60,12 +60,20 @@ class Fleet(Protocol):
 class _Source:
     """Takes requests from the traffic as they are due, and brings their later turns."""
 
-    def __init__(self, traffic: Traffic, events: Events, tally: Tally, submit: Callable[[Live, int], None]) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        events: Events,
+        tally: Tally,
+        submit: Callable[[Live, int], None],
+        front_end: tuple[int, int],
+    ) -> None:
         self._requests = traffic.requests
         self._closed = traffic.concurrency is not None
         self._events = events
         self._tally = tally
         self._submit = submit
+        self._per_request, self._per_token = front_end
         self._count = 0
         self._latest = 0
         self.in_flight: dict[int, Live] = {}
@@ -106,6 +114,13 @@ class _Source:
         self._count += 1
         self.in_flight[live.index] = live
         self._tally.arrived(live, now)
+        way = self._per_request + self._per_token * live.isl
+        if way:
+            self._events.at(now + way, ARRIVAL, self._reach, live)
+        else:
+            self._submit(live, now)
+
+    def _reach(self, now: int, live: Live) -> None:
         self._submit(live, now)
 
     def ended(self, live: Live, now: int) -> None:
@@ -130,16 +145,18 @@ def simulate(
     stop: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
     log: Log | None = None,
+    front_end: tuple[int, int] = (0, 0),
 ) -> Outcome:
     """Rehearse `traffic` on `fleet`.
 
     `records` and `spans` keep every request and every stretch, and so take memory without bound. `stop` and `progress`
     (told the requests ended so far) are asked every few hundred events; Ctrl-C and a true `stop` end the run early,
-    with what there is. `targets` asks for goodput. Raises UnusableInput for requests that are out of order in time.
+    with what there is. `targets` asks for goodput. `front_end` is what a request takes to reach the fleet, in ticks a
+    request and ticks a prompt token. Raises UnusableInput for requests that are out of order in time.
     """
     events = Events()
     tally = Tally(targets=targets, records=records, log=log)
-    source = _Source(traffic, events, tally, fleet.submit)
+    source = _Source(traffic, events, tally, fleet.submit, front_end)
     run = Run(events, tally, source.ended, seed, one_step, spans)
     replicas = fleet.open(run)
     collecting = gc.isenabled()

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
-from perilune.rehearse.events import STEP, WAKE, Events
+from perilune.rehearse.events import ARRIVAL, STEP, WAKE, Events
 from perilune.rehearse.replica.chronicle import Chronicle
 from perilune.rehearse.replica.clock import first_after, lasts
 from perilune.rehearse.replica.forward import Forward
@@ -29,6 +29,7 @@ from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.results import Results
 from perilune.rehearse.tally import Tally
+from perilune.rehearse.ticks import TOKEN
 
 INPUT_MARGIN = 6
 """A prompt must be shorter than the context or the pool by this (`managers/tp_worker.py`, `managers/utils.py`)."""
@@ -81,12 +82,13 @@ class Replica:
         self._one_step = one_step
         self._memory = self.memory_of(engine, tally, self._refuse)
         self.forward = self.forward_of(engine, costs, self._memory)
-        self._results = self.results_of(engine, self._memory, tally, seed, self._end)
+        self._results = self.results_of(engine, self._memory, tally, seed, self._end, self._come_later)
         self._turn = 0  # of round robin over the ranks
         self._planned = False  # the next step was decided on already
         self._running = False  # a step is under way
         self._waking = False
         self._version = 0
+        self._lives = 0  # times it has failed
         self._start = 0
         self._steps = 0  # decode steps of the stretch under way, 1 of a prefill
         self._rows = 0  # requests that hold a place during it
@@ -130,10 +132,12 @@ class Replica:
         if self._running:
             self._tell(now, 0, 0)
         self._version += 1
+        self._lives += 1
         self._running = self._planned = self._waking = False
         self._steps = 0
         for lane in self.lanes:
             lost += [entry[2] for entry in sorted(lane.batch.heap, key=lambda entry: entry[:2])]
+            lost += lane.batch.coming
             for flight in (lane.flight, lane.pending):
                 lost += flight.done if flight is not None else []
         for rank in self.ranks:
@@ -218,11 +222,14 @@ class Replica:
         for group in self.groups:
             for lane in group:
                 if lane.rank is rank and not lane.batch.full:
-                    steps = first_after(self.forward.first, self.forward.slope, now - self._start)
-                    if steps < self._steps:
-                        self._steps = steps
-                        self._schedule()
+                    self._cut_stretch(now)
                     return
+
+    def _cut_stretch(self, now: int) -> None:
+        steps = first_after(self.forward.first, self.forward.slope, now - self._start)
+        if steps < self._steps:
+            self._steps = steps
+            self._schedule()
 
     def _schedule(self) -> None:
         self._version += 1
@@ -234,6 +241,22 @@ class Replica:
             prompt, output = self._results.land(self.lanes, self.forward, self._start, self._steps, now)
             self._tell(now, prompt, output)
             self._go(now)
+
+    def _come_later(self, due: int, lane: Lane, done: list[Live]) -> None:
+        self._events.at(due, ARRIVAL, self._come, (self._lives, lane, done))
+
+    def _come(self, now: int, told: tuple[int, Lane, list[Live]]) -> None:
+        """Results have passed the last pipeline stage; where their batch decodes they join at the next boundary."""
+        lives, lane, done = told
+        if lives != self._lives:
+            return
+        lane.arrived += done
+        if not self._running:
+            self._results.arrive(lane, now)
+            self._results.tell_first(now, 0)
+            self._wake_at(now)
+        elif self._steps > 1:
+            self._cut_stretch(now)
 
     def _go(self, now: int) -> None:
         """Start the next step, and with overlap decide on the one after it."""
@@ -251,11 +274,14 @@ class Replica:
                 lane.pending = None
             if self.forward.start(self.groups, now):
                 break
+            self._results.tell_first(now, 0)
             if not self._unblock(now):
                 self._running = False
                 for rank in self.ranks:
                     rank.ratio = self.engine.ratio
                 return
+        behind = self.engine.late and any(lane.flight is not None for lane in lanes)
+        self._results.tell_first(now, self.forward.first * self.engine.late // TOKEN if behind else 0)
         self._running = True
         self._start = now
         prefills = False
@@ -303,6 +329,8 @@ class Replica:
 
     def _unblock(self, now: int) -> bool:
         """Nothing runs: refuse a request at the head of a queue that not even an empty server takes."""
+        if any(lane.batch.coming for lane in self.lanes):
+            return False
         for rank in self.ranks:
             if rank.queue:
                 rank.settle(now)

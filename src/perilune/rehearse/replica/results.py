@@ -15,19 +15,23 @@ from perilune.rehearse.tally import Tally
 from perilune.rehearse.ticks import TOKEN
 
 End = Callable[[Rank, Live, int], None]
+Later = Callable[[int, Lane, list[Live]], None]
+"""Has requests `arrive` at a later instant."""
 
 
 class Results:
     """Lands steps; `end` is told of every request that has its last token."""
 
-    __slots__ = ("_end", "_engine", "_memory", "_seed", "_tally")
+    __slots__ = ("_end", "_engine", "_fresh", "_later", "_memory", "_seed", "_tally")
 
-    def __init__(self, engine: Engine, memory: Memory, tally: Tally, seed: int, end: End) -> None:
+    def __init__(self, engine: Engine, memory: Memory, tally: Tally, seed: int, end: End, later: Later) -> None:
         self._engine = engine
         self._memory = memory
         self._tally = tally
         self._seed = seed
         self._end = end
+        self._later = later
+        self._fresh: list[tuple[Lane, Live]] = []  # whose first token is computed, and not told
 
     def land(self, lanes: list[Lane], forward: Forward, start: int, steps: int, now: int) -> tuple[int, int]:
         """The stretch of `steps` from `start` to `now` is over; returns prompt tokens computed and tokens put out."""
@@ -47,11 +51,26 @@ class Results:
                 prompt += flight.tokens
                 output += TOKEN * len(flight.done)
                 before = lane.batch.count
-                for live in flight.done:
-                    self._first_token(lane, live, now)
+                if flight.late:
+                    lane.batch.coming += flight.done
+                    self._later(now + flight.late, lane, flight.done)
+                else:
+                    for live in flight.done:
+                        self._first_token(lane, live, now)
                 if not self._engine.overlap:
                     lane.batch.merged(alone=flight.mixed or not before, cut=flight.cut is not None)
+            if lane.arrived:
+                self.arrive(lane, now)
         return prompt, output // TOKEN
+
+    def arrive(self, lane: Lane, now: int) -> None:
+        """Prompts whose results have come through the pipeline give their first tokens."""
+        coming = lane.batch.coming
+        arrived, lane.arrived = lane.arrived, []
+        for live in arrived:
+            if live in coming:
+                coming.remove(live)
+                self._first_token(lane, live, now)
 
     def _decoded(self, lane: Lane, forward: Forward, start: int, steps: int, now: int) -> None:
         """A batch made its steps: every request has a token (with speculation, some tokens) more after each."""
@@ -99,12 +118,13 @@ class Results:
         """A prompt is computed to its end, and gives a token: it joins the running batch, or was all there is."""
         rank, batch = lane.rank, lane.batch
         live.out += 1
-        if live.first < 0:
-            self._tally.first(live, now)
-        else:
+        again = live.first >= 0
+        if again:
             self._tally.itl.add(now - live.last)
         live.last = now
         if live.out >= live.osl:
+            if not again:
+                self._tally.first(live, now)
             page = self._engine.page
             rank.cache.free_tokens(live.held + -live.done // page * page)
             rank.cache.finish(live.claim, live.start, live.done, live.done)
@@ -116,6 +136,20 @@ class Results:
             live.rate = self._rate_of(live)
         rank.cache.free_tokens(live.held - batch.join(live, self._engine.clip))
         live.held = 0
+        if not again:
+            self._fresh.append((lane, live))
+
+    def tell_first(self, now: int, late: int) -> None:
+        """Tell the first tokens of the prefill that ended `now`, seen `late` ticks after it."""
+        seen = now + late
+        for lane, live in self._fresh:
+            self._tally.first(live, seen)
+            joined = lane.batch.joined
+            if late and joined.get(now):
+                live.last = seen
+                joined[now] -= 1
+                joined[seen] = joined.get(seen, 0) + 1
+        self._fresh.clear()
 
     def _rate_of(self, live: Live) -> int:
         choices = self._engine.acceptance
