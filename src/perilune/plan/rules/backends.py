@@ -72,7 +72,7 @@ def runner_nvfp4(s: Subject) -> Iterator[Says]:
 @rule("moe-checkpoint-platform", "error", PAGE)
 def checkpoint_platform(s: Subject) -> Iterator[Says]:
     """The platform has no kernels for the checkpoint: NVFP4 off Blackwell, MXFP4 on A3, W4A8 elsewhere."""
-    if not s.parsed or not s.is_k3:
+    if not s.accepted or not s.is_k3:
         return
     model, here = s.resolved.model, s.platform
     w4a8 = "w4a8" in model.path.lower() or model.quant_method == "modelslim"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.plan.rules.edits import remove, write
+from perilune.plan.rules.reaching import reach
 from perilune.plan.rules.rule import ENGINE, Says, rule
-from perilune.plan.rules.splitting import asked_requests, better_split, reach, running
+from perilune.plan.rules.splitting import asked_requests, better_split, running
 from perilune.plan.rules.subject import Subject
 
 SPLIT_FLAGS = ("--max-running-requests", "--max-mamba-cache-size", "--mamba-full-memory-ratio")

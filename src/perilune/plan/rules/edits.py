@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Literal
 
 from perilune.plan.server import Server
@@ -27,16 +28,31 @@ class Edit:
         """The edit as plain data."""
         return {"action": self.action, "name": self.name, "value": self.value}
 
-    def __str__(self) -> str:
-        text = "" if self.value is None else f" {self.value}"
+    @property
+    def written(self) -> str:
+        """What is written, or the name of what is removed."""
         match self.action:
             case "set":
-                return f"write {self.name}{text}"
+                return self.name if self.value is None else f"{self.name} {self.value}"
             case "rename":
-                return f"write {self.value} for {self.name}"
+                return f"{self.value} for {self.name}"
             case "env":
-                return f"set {self.name}={self.value}"
-        return f"remove {self.name}"
+                return f"{self.name}={self.value}"
+        return self.name
+
+
+VERBS: dict[Action, str] = {"set": "write", "rename": "write", "env": "set", "unset": "remove", "unset-env": "remove"}
+
+
+def in_words(edits: Iterable[Edit]) -> str:
+    """Edits as a clause: what is written stands together, to be copied."""
+    parts = []
+    for action, group in groupby(edits, key=lambda edit: edit.action):
+        texts = [edit.written for edit in group]
+        copied = action in ("set", "env") or len(texts) == 1
+        together = " ".join(texts) if copied else f"{', '.join(texts[:-1])} and {texts[-1]}"
+        parts.append(f"{VERBS[action]} {together}")
+    return ", ".join(parts)
 
 
 def write(flag: str, value: object = None) -> Edit:

@@ -9,19 +9,21 @@ from msgspec.structs import replace
 from perilune.facts.flags import Option, option_of
 from perilune.facts.history import JUDGED
 from perilune.plan.memory import Basis, Ledger, NoticeKind
-from perilune.plan.memory.pools import GIB, size_pools
+from perilune.plan.memory.pools import size_pools
 from perilune.plan.resolve.state import Rejected, Rewrite
 from perilune.plan.rules.corrections import answer
-from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.edits import Edit, in_words, remove, write
 from perilune.plan.rules.finding import Severity
 from perilune.plan.rules.refusals import Known, known_refusal
 from perilune.plan.rules.refusals.memory import RUNNER, expands_experts
+from perilune.plan.rules.refusals.remedies import TP
+from perilune.plan.rules.releases import lacks_variable
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 LONGEST_ERROR = 400
-WEIGHTS_SHARE = 0.9  # of a GPU that weights may take and still leave pools
-MOST_GPUS = 1025
+HONOUR = "SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"
+NODES = (1, 2, 4, 8, 16)  # that are tried for a server whose weights do not fit
 AFTER_SHAPE = frozenset({"groups", "load", "pools"})  # stages that say nothing of a server of unknown size
 EXPLAINED_ELSEWHERE = frozenset({"dp_size", "enable_dp_attention", "attn_dp_size"})  # said by rules of their own
 
@@ -103,24 +105,27 @@ def _advice(known: Known | None, s: Subject) -> str:
     name = known.id if known else ""
     if name == "memory-weights":
         return _more_gpus(s)
-    if s.ledger.error_stage == "pools":
+    if name == "memory-fraction-low":
         return "No fraction leaves room for the pools: use more GPUs per server. A lower fraction makes it worse."
-    if known is None or not known.says:
+    if known is None or known.id == "engine-refuses" or not known.says:
         return "Change what the text names."
     return f"{known.says[:1].upper()}{known.says[1:]}."
 
 
 def _more_gpus(s: Subject) -> str:
-    """The least number of GPUs, in whole nodes, that hold the weights, with the leanest kernel for them."""
-    lean, how, total = s.ledger, "", s["tp_size"] * s["pp_size"]
-    if expands_experts(s.ledger) and not s.wrote(RUNNER):
-        lean = s.again((write(RUNNER, "marlin"), write("--ep-size", s["tp_size"])))
-        how = f" with {RUNNER} marlin and --ep-size, which keep the experts in 4 bits"
-    room = lean.memory.before_gib * WEIGHTS_SHARE if lean.memory else 0
-    step = s.platform.gpus_per_node
-    counts = range(-(-total // step) * step, MOST_GPUS, step)
-    least = next((n for n in counts if room and lean.weights_bytes / GIB * total / n < room), None)
-    return f"Spread it over at least {least} GPUs{how}, or lighten the checkpoint." if least else "Use more GPUs."
+    """The least power of two of nodes with which a server starts, with the leanest kernel for its experts."""
+    stages, each = s["pp_size"], s.platform.gpus_per_node
+    lean: tuple[Edit, ...] = (write(RUNNER, "marlin"),) if expands_experts(s.ledger) and not s.wrote(RUNNER) else ()
+    for nodes in NODES:
+        size = nodes * each // stages
+        edits = (*lean, write(TP, size), *((write("--ep-size", size),) if lean else ()), *_over(nodes))
+        if size and s.again((*remove("--dp-size"), *edits)).boots:
+            return f"Spread it over {nodes * each} GPUs: {in_words(edits)}."
+    return "Use more GPUs, or a lighter checkpoint."
+
+
+def _over(nodes: int) -> tuple[Edit, ...]:
+    return (write("--nnodes", nodes),) if nodes > 1 else ()
 
 
 @rule("rewritten", "rewrite")
@@ -133,12 +138,16 @@ def rewritten(s: Subject) -> Iterator[Says]:
         option = option_of(rewrite.field)
         if rewrite.field in EXPLAINED_ELSEWHERE or option is None or _as_written(rewrite):
             continue
-        flag, edits = option.name, _agreeing(s, option, rewrite)
+        flag, was, now = option.name, _shown(rewrite.before), _shown(rewrite.after)
+        edits, honoured = _agreeing(s, option, rewrite), _honoured(s, rewrite)
+        fix = f"Reckon with {now}, whatever is written."
+        if honoured:
+            fix = f"Reckon with {now}, or set {HONOUR}=1 for {was}: the workspace then comes out of what that leaves."
         yield Says(
-            f"The engine changes {flag} from {_shown(rewrite.before)} to {_shown(rewrite.after)}: {rewrite.reason}",
-            "" if edits else f"Reckon with {_shown(rewrite.after)}, whatever is written.",
+            f"The engine changes {flag} from {was} to {now}: {rewrite.reason}",
+            "" if edits else fix,
             (flag,),
-            edits,
+            edits or honoured,
         )
 
 
@@ -148,7 +157,7 @@ def _as_written(rewrite: Rewrite) -> bool:
 
 
 def _shown(value: object) -> str:
-    return "unset" if value is None else str(value)[:80]
+    return "unset" if value is None else f"{value:g}" if isinstance(value, float) else str(value)[:80]
 
 
 def _agreeing(s: Subject, option: Option, rewrite: Rewrite) -> tuple[Edit, ...]:
@@ -160,10 +169,21 @@ def _agreeing(s: Subject, option: Option, rewrite: Rewrite) -> tuple[Edit, ...]:
         edits = (write(option.name, after),)
     else:
         return ()
-    if not s.accepted:
-        return edits
-    resolved = s.again(edits).resolved
-    return edits if resolved.accepted and resolved[rewrite.field] == after else ()
+    return edits if _ends_at(s, edits, rewrite.field, after) else ()
+
+
+def _honoured(s: Subject, rewrite: Rewrite) -> tuple[Edit, ...]:
+    """The variable with which AITER leaves a written memory fraction alone, where the server starts so."""
+    if rewrite.field != "mem_fraction_static" or lacks_variable(s.engine, HONOUR):
+        return ()
+    edits = (Edit("env", HONOUR, "1"),)
+    return edits if _ends_at(s, edits, rewrite.field, rewrite.before) and s.again(edits).boots else ()
+
+
+def _ends_at(s: Subject, edits: tuple[Edit, ...], field: str, value: object) -> bool:
+    """Whether a field has a value after edits that get the server no less far."""
+    after = s.again(edits).resolved
+    return after.accepted >= s.accepted and bool(after[field] == value)
 
 
 @rule("boot-warning", "capacity")

@@ -25,8 +25,9 @@ class Finding:
     """Severity `error` will not boot or answers wrong, `rewrite` is changed without a word,
     `capacity` boots but admits less than asked, `advice` is worth knowing.
 
-    `pool` is the role it concerns in a fleet of several; `flags` are the flags and variables to look at,
-    the one to point at first; `fix` is what to write instead in words, `edits` the same for a machine.
+    `pool` is the role it concerns in a fleet of several, and `member` the place of the server among them;
+    `flags` are the flags and variables to look at, the one to point at first; `fix` is what to write instead
+    in words, `edits` the same for a machine.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Finding:
     pool: str = ""
     edits: tuple[Edit, ...] = ()
     where: Where | None = None
+    member: int | None = None
 
     def on(self, pool: str) -> Finding:
         """The same finding, said of one pool of a fleet."""

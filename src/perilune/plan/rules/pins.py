@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.reaching import more_requests
 from perilune.plan.rules.rule import Says, rule
-from perilune.plan.rules.splitting import PIN, RATIO, more_requests
+from perilune.plan.rules.splitting import PIN, RATIO
 from perilune.plan.rules.subject import Subject
 
 

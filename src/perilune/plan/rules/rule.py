@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, ParamSpec
 
 from perilune.facts.history import JUDGED
-from perilune.plan.rules.edits import Edit
+from perilune.plan.rules.edits import Edit, in_words
 from perilune.plan.rules.finding import Finding, Severity
 from perilune.plan.rules.releases import before
 
@@ -19,7 +19,10 @@ PAGE = "Kimi-K3 page of the SGLang cookbook"
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """What a rule found. `id` and `severity` stand in for the rule's own where a rule tells cases apart."""
+    """What a rule found. `id` and `severity` stand in for the rule's own where a rule tells cases apart.
+
+    `member` is the place of the server it is about among those looked at, where a rule looks at several.
+    """
 
     message: str
     fix: str = ""
@@ -29,6 +32,7 @@ class Says:
     severity: Severity | None = None
     pool: str = ""
     source: str = ""
+    member: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,12 @@ class Rule(Generic[P]):
                 said.source or self.source,
                 said.pool,
                 said.edits,
+                member=said.member,
             )
 
 
 def _fix(edits: tuple[Edit, ...]) -> str:
-    text = ", ".join(map(str, edits))
+    text = in_words(edits)
     return text[:1].upper() + text[1:] + "." if text else ""
 
 

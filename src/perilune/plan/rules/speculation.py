@@ -8,11 +8,13 @@ from perilune.plan.resolve import DEFAULT_DRAFT
 from perilune.plan.resolve.state import Resolved
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.families import ATTENTION, SPECULATION
+from perilune.plan.rules.reaching import more_requests
 from perilune.plan.rules.rule import COMPARED, PAGE, Says, rule
-from perilune.plan.rules.splitting import running
+from perilune.plan.rules.splitting import LIMIT, running
 from perilune.plan.rules.subject import Subject
 
 EAGLE_FAMILY = ("EAGLE", "EAGLE3", "NEXTN")
+KERNEL = ("attention_backend", "page_size")
 CORRUPTED = ("Qwen3NextForCausalLM", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5ForConditionalGeneration")
 
 
@@ -24,28 +26,25 @@ def request_limit(s: Subject) -> Iterator[Says]:
     if "--max-running-requests" in s.unknown:
         return
     asked, edits = s.workload.concurrency, _limit(s)
-    unknown = "Write --max-running-requests for the concurrency you want."
-    costly = f"Write --max-running-requests below {asked}: verification keeps states for each of them."
     yield Says(
         f"Speculation without --max-running-requests limits the server to {s['max_running_requests']} requests.",
-        "" if edits else costly if asked else unknown,
+        "" if edits else f"Write --max-running-requests for {asked or 'the'} requests at once that you want.",
         ("--max-running-requests",),
         edits,
     )
 
 
 def _limit(s: Subject) -> tuple[Edit, ...]:
-    """The limit that is asked for, with ReplaySSM where its states would take the pools' memory; none that costs."""
+    """The limit that is asked for, with all that lets as many run; none where nobody asks, or that costs requests."""
     asked = s.workload.concurrency
     if asked is None:
         return ()
-    now = running(s.ledger, s.workload)[0]
-    limit = write("--max-running-requests", asked)
-    for edits in ((limit,), (write("--enable-linear-replayssm-spec"), limit)):
-        after = s.again(edits)
-        if after.boots and running(after, s.workload)[0] >= min(now, asked):
-            return edits
-    return ()
+    more = more_requests(s)
+    if more is not None:
+        return more if any(edit.name == LIMIT for edit in more) else (*more, write(LIMIT, asked))
+    limit = (write(LIMIT, asked),)
+    after = s.again(limit)
+    return limit if after.boots and running(after, s.workload)[0] >= asked else ()
 
 
 def _dspark_instead(s: Subject) -> tuple[Edit, ...]:
@@ -160,19 +159,31 @@ def changes_attention(s: Subject) -> Iterator[Says]:
     written = any(s.wrote(flag) for flag in (*ATTENTION, "--page-size"))
     if not s.accepted or not s.speculates or written or s.is_k3:
         return
-    plain: Resolved = s.again(remove(*SPECULATION)).resolved
-    fields = ("attention_backend", "page_size")
-    changed = [f"{field} {plain[field]} -> {s[field]}" for field in fields if plain[field] != s[field]]
+    plain = s.again(remove(*SPECULATION)).resolved
+    changed = [f"{field} {plain[field]} -> {s[field]}" for field in KERNEL if plain[field] != s[field]]
     if plain.accepted and changed:
-        kept = tuple(write(f"--{field.replace('_', '-')}", plain[field]) for field in fields)
-        after = s.again(kept).resolved
-        edits = kept if after.accepted and all(after[field] == plain[field] for field in fields) else ()
+        edits = _kernel_kept(s, plain)
         yield Says(
             f"Adding {s['speculative_algorithm']} changes {' and '.join(changed)}.",
             "" if edits else "Reckon with the new ones: speculation does not run on those from before.",
             ("--speculative-algorithm",),
             edits,
         )
+
+
+def _kernel_kept(s: Subject, plain: Resolved) -> tuple[Edit, ...]:
+    """The flags that hold the faster of the two choices: TensorRT-LLM's kernel before all others, else today's."""
+    before = tuple(write(f"--{field.replace('_', '-')}", plain[field]) for field in KERNEL)
+    today = tuple(write(f"--{field.replace('_', '-')}", s[field]) for field in KERNEL)
+    for edits, like in ((before, plain), (today, s.resolved)) if _fast(plain) else ((today, s.resolved),):
+        after = s.again(edits).resolved
+        if after.accepted and all(after[field] == like[field] for field in KERNEL):
+            return edits
+    return ()
+
+
+def _fast(resolved: Resolved) -> bool:
+    return str(resolved["attention_backend"]).startswith("trtllm")
 
 
 @rule("spec-snapshot-loops", "advice", "sgl-project/sglang issue 36537 (open)")

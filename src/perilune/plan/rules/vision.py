@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.edits import Edit, remove
 from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 TRANSPORT = "--mm-feature-transport"
-
-
-@rule("vision-ipc-platform", "error", "sgl-project/sglang issues 35385 and 29227")
-def ipc_platform(s: Subject) -> Iterator[Says]:
-    """CUDA IPC and VMM handles for image features do not work off CUDA (nor under WSL2)."""
-    written = s.value(TRANSPORT)
-    if s.parsed and written in ("cuda_ipc", "cuda_vmm") and s.platform.kind != "cuda":
-        yield Says(
-            f"{TRANSPORT} {written} fails on {s.platform.label} with an invalid device pointer on the first image.",
-            flags=(TRANSPORT,),
-            edits=(write(TRANSPORT, "cpu"),),
-        )
+ENCODER_GRAPH = "SGLANG_VIT_ENABLE_CUDA_GRAPH"
 
 
 @rule("vision-encoder-graph", "advice", PAGE)
 def encoder_graph(s: Subject) -> Iterator[Says]:
     """CUDA graphs of the vision encoder keep memory for each shape without gaining end to end."""
-    if s.on_env("SGLANG_VIT_ENABLE_CUDA_GRAPH"):
+    if s.on_env(ENCODER_GRAPH):
         yield Says(
-            "SGLANG_VIT_ENABLE_CUDA_GRAPH=1 keeps memory for every captured graph and gains nothing end to end.",
-            flags=("SGLANG_VIT_ENABLE_CUDA_GRAPH",),
-            edits=(Edit("unset-env", "SGLANG_VIT_ENABLE_CUDA_GRAPH"),),
+            f"{ENCODER_GRAPH}={s.env[ENCODER_GRAPH]} keeps memory for every graph and gains nothing end to end.",
+            flags=(ENCODER_GRAPH,),
+            edits=(Edit("unset-env", ENCODER_GRAPH),),
         )
 
 
@@ -56,4 +45,4 @@ def decode_transport(s: Subject) -> Iterator[Says]:
         )
 
 
-RULES = (ipc_platform, encoder_graph, encoder_dp, decode_transport)
+RULES = (encoder_graph, encoder_dp, decode_transport)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perilune.plan.rules.families import ATTENTION
 from perilune.plan.rules.refusals.known import Known, known
-from perilune.plan.rules.refusals.remedies import nearest_divisor, then, unset
+from perilune.plan.rules.refusals.remedies import nearest_divisor, then, unset, write
 
 CONTEXT: tuple[Known, ...] = (
     known(
@@ -22,6 +22,15 @@ CONTEXT: tuple[Known, ...] = (
         "remove --dcp-size",
         unset("--dcp-size", "--dcp-comm-backend", "--dcp-replicate-q-proj"),
         ("--enable-hierarchical-cache", "--dcp-size"),
+    ),
+    known(
+        "dcp-backend",
+        r"must be 'cutedsl_mla' or 'aiter'",
+        "On AMD only AITER's decode kernel knows DCP, and it must be asked for.",
+        "write --decode-attention-backend aiter",
+        then(unset(*ATTENTION), write("--decode-attention-backend", "aiter")),
+        ATTENTION,
+        lambda found: found.resolved.platform.kind == "hip",
     ),
     known(
         "dcp-backend",

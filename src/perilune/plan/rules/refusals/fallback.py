@@ -57,5 +57,5 @@ def _before_memory(found: Ledger) -> bool:
 FALLBACK: tuple[Known, ...] = (
     known("engine-refuses", r"", "", "remove what the text names", remove_named, (), _before_memory),
     known("engine-refuses", r"", "", "write a whole --tp-size", size_named, (), _before_memory),
-    known("engine-refuses", r"", "", "remove what keeps it from starting", remove_one, (), _before_memory),
+    known("engine-refuses", r"", "", "leave out the flag that keeps it from starting", remove_one, (), _before_memory),
 )

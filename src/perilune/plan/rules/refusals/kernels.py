@@ -72,6 +72,23 @@ KERNELS: tuple[Known, ...] = (
         ("--enable-two-batch-overlap",),
     ),
     known(
+        "moe-checkpoint-platform",
+        r"quantization is currently not supported in ROCm",
+        "The kernels of this checkpoint's format exist on NVIDIA only.",
+        "write --model-path moonshotai/Kimi-K3",
+        write("--model-path", "moonshotai/Kimi-K3"),
+        ("--model-path",),
+        lambda found: found.resolved.model.is_kimi_k3,
+    ),
+    known(
+        "vision-ipc-platform",
+        r"--mm-feature-transport=\w+ requires NVIDIA CUDA",
+        "Other accelerators cannot open the handles: the first image would fail with an invalid device pointer.",
+        "write --mm-feature-transport cpu",
+        write("--mm-feature-transport", "cpu"),
+        ("--mm-feature-transport",),
+    ),
+    known(
         "vision-language-only",
         r"--language-model-only does not support",
         "The model cannot be served without its vision tower.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from perilune.plan.memory import Ledger
 from perilune.plan.memory.pools import rest_gib
 from perilune.plan.rules.refusals.known import Known, known
-from perilune.plan.rules.refusals.remedies import unset
+from perilune.plan.rules.refusals.remedies import unset, whole_nodes
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
@@ -91,6 +91,16 @@ def _fewer_groups(server: Server, found: Ledger) -> Server:
 
 def _groups(server: Server, size: int) -> Server:
     return server.unset("--attn-dp-size") if size == 1 else server.set("--attn-dp-size", size)
+
+
+def _some_unused(found: Ledger) -> bool:
+    r = found.resolved
+    return bool(r["tp_size"] * r["pp_size"] < r["nnodes"] * r.platform.gpus_per_node)
+
+
+def _all_gpus(server: Server, found: Ledger) -> Server:
+    """One server over all GPUs of its nodes, where its weights fit then."""
+    return _best(server, found, (whole_nodes(server.unset("--dp-size"), found),))
 
 
 def _redundant(found: Ledger) -> bool:
@@ -207,6 +217,15 @@ MEMORY: tuple[Known, ...] = (
         _own_runner,
         (RUNNER, "--ep-size"),
         lambda found: "moe_runner_backend" in found.resolved.given or expands_experts(found),
+    ),
+    known(
+        "memory-weights",
+        r"^Loading runs out of memory",
+        "The weights are split among fewer GPUs than the nodes have.",
+        "write a --tp-size for all of them",
+        _all_gpus,
+        ("--tp-size", "--dp-size"),
+        _some_unused,
     ),
     known(
         "memory-weights",

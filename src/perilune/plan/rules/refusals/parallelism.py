@@ -41,6 +41,25 @@ def _even_tp(server: Server, found: Ledger) -> Server:
     return server
 
 
+def _attention_groups(server: Server, found: Ledger) -> Server:
+    """The fewest attention-DP groups, by doubles, in which the heads divide and the server starts."""
+    tp = int(found.resolved["tp_size"])
+    groups = (2**n for n in range(1, tp.bit_length()) if tp % 2**n == 0)
+    return next((tried for n in groups if sized(tried := server.set("--attn-dp-size", n), found).boots), server)
+
+
+def _even_nodes(server: Server, found: Ledger) -> Server:
+    """The fewest nodes with a GPU for each rank and as many ranks on each; none of the flags for one node alone."""
+    r = found.resolved
+    ranks, stages = int(r["tp_size"] * r["pp_size"]), int(r["pp_size"])
+    least = -(-ranks // r.platform.gpus_per_node)
+    if least == 1:
+        return unset("--nnodes", "--node-rank", "--dist-init-addr")(server, found)
+    divides = (n for n in range(least, ranks + 1) if ranks % n == 0 and (stages % n == 0 or n % stages == 0))
+    nodes = next(divides, None) if ranks <= MOST_RANKS else None
+    return server if nodes is None else server.set("--nnodes", nodes)
+
+
 PARALLELISM: tuple[Known, ...] = (
     known(
         "parallel-dp",
@@ -71,7 +90,8 @@ PARALLELISM: tuple[Known, ...] = (
         r"nnodes|number of nodes",
         "The ranks (TP x PP) are spread evenly over the nodes.",
         "write an --nnodes that divides the ranks",
-        flags=("--nnodes", "--tp-size", "--pp-size"),
+        _even_nodes,
+        ("--nnodes", "--tp-size", "--pp-size"),
     ),
     known(
         "parallel-layernorm",
@@ -106,5 +126,14 @@ PARALLELISM: tuple[Known, ...] = (
         "write a --tp-size that divides its heads and widths",
         _even_tp,
         ("--tp-size", "--ep-size", "--attn-dp-size"),
+    ),
+    known(
+        "parallel-heads",
+        r"is not divisible by",
+        "A tensor of the model does not divide into this many parts.",
+        "write an --attn-dp-size that leaves its heads whole",
+        _attention_groups,
+        ("--tp-size", "--attn-dp-size"),
+        lambda found: found.resolved["attn_dp_size"] == 1,
     ),
 )

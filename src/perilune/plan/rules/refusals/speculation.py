@@ -126,6 +126,14 @@ REFUSED: tuple[Known, ...] = (
         ("--enable-linear-replayssm",),
     ),
     known(
+        "spec-replay-topk",
+        r"requires a linear draft chain",
+        "The ring holds a chain of drafts, not a tree.",
+        "write --speculative-eagle-topk 1",
+        write("--speculative-eagle-topk", "1"),
+        ("--speculative-eagle-topk", "--enable-linear-replayssm-spec"),
+    ),
+    known(
         "spec-replay-backend",
         r"--enable-linear-replayssm(-spec)?.*(requires|linear-attn)",
         "The ring is written by the Triton decode kernel only.",

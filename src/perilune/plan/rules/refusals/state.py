@@ -67,7 +67,7 @@ STATE: tuple[Known, ...] = (
     known(
         "parallel-dp-divides",
         r"^AssertionError: $",
-        "Attention TP is the TP size divided by attention DP.",
+        "The TP size is no multiple of the attention-DP size: attention TP would be no whole number.",
         "write an --attn-dp-size that divides the TP size",
         nearest_divisor("--attn-dp-size", "tp_size"),
         ("--attn-dp-size", "--dp-size"),

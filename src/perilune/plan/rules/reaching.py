@@ -1,0 +1,102 @@
+"""One set of flags that admits what is asked, or the most that flags can: tried, and told with what it admits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from perilune.plan.deployment import Workload
+from perilune.plan.memory import Demand, Ledger, NoticeKind, split_for
+from perilune.plan.memory.levers import LEVERS
+from perilune.plan.rules.edits import Edit, apply_edits, edits_between, in_words
+from perilune.plan.rules.splitting import asked_requests, best_split, better_split, has_spare, running, split_edits
+from perilune.plan.rules.subject import Subject, sized
+from perilune.plan.server import Server
+
+ASSUMED = Workload(8192, 1024)  # of a request where no length is asked about: the page's own load
+EXPERIMENTAL = "skip-lock"  # answers under it are not validated
+OF_A_PAIR = frozenset({"kv-fp8", "state-bf16"})  # levers that the other role must pull as well
+SLOW_VERIFY = "state-bf16"  # verification leaves its fused kernel
+STRAINED = frozenset({NoticeKind.OVERCOMMITTED, NoticeKind.HEADROOM})
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A server split for a demand: its ledger, and the requests of the demand's length that run on it."""
+
+    server: Server
+    found: Ledger
+    runs: int
+
+
+def reach(s: Subject, asked: int, admitted: int) -> tuple[str, tuple[Edit, ...]]:
+    """The flags with which `asked` requests run instead of `admitted`, as edits, and in words with what runs then.
+
+    No words where the edits say all; no edits where no flags let more run.
+    """
+    length, inputs = s.workload.length, s.ledger.inputs
+    split = split_for(inputs, Demand(asked, length or 1)) if inputs else None
+    if inputs and split and split.admitted and has_spare(inputs, split):
+        return "", split_edits(s.known, s.ledger, split)
+    load = s.workload if length else ASSUMED
+    best = _best(s, asked, load)
+    assumed = "" if length else f" ({load.length:,} tokens are taken for each)"
+    if best.runs <= admitted:
+        return f"No flags admit more requests{assumed} on this hardware: use more GPUs per server.", ()
+    edits = edits_between(s.known, best.server)
+    words = in_words(edits)
+    rest = "" if best.runs >= asked else ", the most that flags admit on this hardware"
+    return f"{words[:1].upper()}{words[1:]}: then {best.runs} requests{assumed} run at once{rest}.", edits
+
+
+def more_requests(s: Subject) -> tuple[Edit, ...] | None:
+    """The edits for more requests than run, as many as are asked for or fit; None where no more are wanted."""
+    inputs = s.ledger.inputs
+    if better := better_split(s):
+        return reach(s, better[1], better[0])[1]
+    asked, (now, _) = asked_requests(s), running(s.ledger, s.workload)
+    if asked is None or inputs is None or asked // inputs.attn_dp * inputs.attn_dp <= now:
+        return None
+    return reach(s, asked, now)[1]
+
+
+def _best(s: Subject, asked: int, load: Workload) -> Reached:
+    """The server with the cheapest levers that let `asked` requests of `load` run, or the most of them."""
+    plain, best = s.known, _split(s, s.known, s.ledger, asked, load)
+    for pull in _levers(s):
+        if best.runs >= asked:
+            break
+        pulled = pull(plain)
+        tried = _split(s, pulled, sized(pulled, s.ledger), asked, load)
+        if tried.runs > best.runs and not _strains(tried.found, best.found):
+            plain, best = pulled, tried
+    return best
+
+
+def _levers(s: Subject) -> Iterator[Callable[[Server], Server]]:
+    """What may be changed for the sake of capacity alone, the cheapest first."""
+    if s.speculates:
+        yield lambda server: server.set("--enable-linear-replayssm-spec", None)
+    left_out = {EXPERIMENTAL, *(OF_A_PAIR if s.role != "unified" else ()), *((SLOW_VERIFY,) if s.speculates else ())}
+    for lever in sorted(LEVERS, key=lambda lever: lever.cost):
+        if lever.id not in left_out:
+            yield lever.apply
+
+
+def _split(s: Subject, server: Server, found: Ledger, asked: int, load: Workload) -> Reached:
+    """A server with its memory split for `asked` requests, or for the most that it can run."""
+    inputs = found.inputs
+    if inputs is None or not found.boots or load.length is None:
+        return Reached(server, found, 0)
+    wanted = split_for(inputs, Demand(asked, load.length))
+    if not wanted.admitted or not has_spare(inputs, wanted):
+        wanted = best_split(inputs, load.length)
+    split = apply_edits(server, split_edits(server, found, wanted))
+    after = sized(split, s.ledger)
+    return Reached(split, after, running(after, load)[0] if after.boots else 0)
+
+
+def _strains(after: Ledger, before: Ledger) -> bool:
+    """Whether the pools take what graphs and activations need, and more of it than before."""
+    strained = any(notice.kind in STRAINED for notice in after.notices)
+    return strained and (after.headroom_bytes or 0) < (before.headroom_bytes or 0)
