@@ -132,6 +132,9 @@ class PrefillReplica(Replica):
                 self._forget_chunk(live)
                 return rank
         for lane in self.lanes:
+            if live in lane.batch.coming:
+                lane.batch.coming.remove(live)
+                return lane.rank
             for flight in (lane.flight, lane.pending):
                 if flight is not None and live in flight.done:
                     flight.done.remove(live)

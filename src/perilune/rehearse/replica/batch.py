@@ -21,6 +21,7 @@ class Batch:
         "_extra",
         "_long",
         "_page",
+        "coming",
         "count",
         "full",
         "growth",
@@ -43,6 +44,7 @@ class Batch:
         self.kv = 0  # KV read by the next step
         self.growth = 0  # and how much more by the one after it
         self.remaining = 0  # tokens still to come, of the requests not in `_long`
+        self.coming: list[Live] = []  # requests whose prefill is still in the pipeline
         self.full = False  # batch_is_full: admission waits until a request leaves
         self.heap: list[tuple[int, int, Live]] = []  # by finish step
         self.phases: dict[int, list[int]] = {}  # by rate: page boundaries on the circle, sorted

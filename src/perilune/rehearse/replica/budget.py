@@ -6,6 +6,7 @@ Source: SGLang 0.5.23 `managers/schedule_policy.py` (`PrefillAdder`), `mem_cache
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,16 +36,13 @@ class Pass:
 
     __slots__ = ("_cache", "_chunk", "_engine", "_foresight", "_fraction", "_now", "_promised", "_tokens", "entries")
 
-    def __init__(
-        self, engine: Engine, cache: RadixCache, ratio: int, batch: Batch, landing: Flight | None, running: int
-    ) -> None:
-        """`running` requests: those of `batch` and those whose prefill is `landing`; `ratio` in billionths."""
+    def __init__(self, engine: Engine, cache: RadixCache, ratio: int, batch: Batch, joining: Sequence[Live]) -> None:
+        """`joining` are those whose prefill is under way; they count as running. `ratio` in billionths."""
         clip = engine.clip
         expected = batch.expected(clip) if batch.count else 0
-        if landing is not None:
-            for live in landing.done:
-                expected += min(live.osl - live.out, clip)
-        mixed = running if engine.mixed else 0
+        for live in joining:
+            expected += min(live.osl - live.out, clip)
+        mixed = batch.count + len(joining) if engine.mixed else 0
         # The engine counts in fractions of a token: what is compared is rounded down, what is left over too.
         promised, rest = (expected, 0) if ratio == SHARE else divmod(expected * ratio, SHARE)
         self._engine = engine
@@ -54,7 +52,7 @@ class Pass:
         self._now = mixed  # of that, what is to be allocated at once
         self._tokens = engine.max_prefill - mixed
         self._chunk = (engine.chunk if engine.chunk is not None else NEVER) - mixed
-        self._foresight = Foresight(batch, landing) if cache.disabled and engine.ignore_eos else None
+        self._foresight = Foresight(batch, joining) if cache.disabled and engine.ignore_eos else None
         self.entries: list[Entry] = []
 
     @property

@@ -8,7 +8,7 @@ from perilune.rehearse.replica.live import Live
 class Flight:
     """A prefill batch. `done` are the requests that it brings to their first token."""
 
-    __slots__ = ("cut", "cut_end", "done", "images", "mixed", "pairs", "requests", "tokens")
+    __slots__ = ("cut", "cut_end", "done", "images", "late", "mixed", "pairs", "requests", "tokens")
 
     def __init__(self) -> None:
         self.requests = 0
@@ -17,6 +17,7 @@ class Flight:
         self.done: list[Live] = []
         self.cut: Live | None = None  # the request that it leaves unfinished,
         self.cut_end = 0  # and how far it brings it
+        self.late = 0  # ticks after the step until its results have passed the last pipeline stage
         self.mixed = False  # whether the running batch decodes in it
         self.images: list[tuple[Live, int, int]] = []  # the parts of prompts with images
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from perilune.rehearse.replica.batch import Batch
-from perilune.rehearse.replica.flight import Flight
 from perilune.rehearse.replica.live import Live
 
 SPARE: Final = 1
@@ -19,11 +18,11 @@ SPARE: Final = 1
 class Foresight:
     """Tokens left and tokens held of every request, those that end first in front."""
 
-    __slots__ = ("_asked", "_batch", "_known", "_landing")
+    __slots__ = ("_asked", "_batch", "_joining", "_known")
 
-    def __init__(self, batch: Batch, landing: Flight | None) -> None:
+    def __init__(self, batch: Batch, joining: Sequence[Live]) -> None:
         self._batch = batch
-        self._landing = landing
+        self._joining = joining
         self._known: list[tuple[int, int]] = []
         self._asked = False
 
@@ -54,8 +53,7 @@ class Foresight:
         for _, _, live in batch.heap:
             out = batch.generated(live)
             running.append((live.osl - out, live.isl + out))
-        landing = self._landing.done if self._landing is not None else ()
-        return running + [(live.osl - live.out, live.length) for live in (*landing, *resumed)]
+        return running + [(live.osl - live.out, live.length) for live in (*self._joining, *resumed)]
 
     def _insert(self, mine: tuple[int, int]) -> None:
         """The engine puts one that is longer than all others before the last of them."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
+from perilune.rehearse.replica.flight import Flight
 from perilune.rehearse.replica.lane import Lane
 from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.ticks import TOKEN
@@ -39,8 +40,9 @@ class Forward:
     def start(self, groups: list[list[Lane]], now: int) -> bool:
         """Say who does what in the step that starts, and how long it takes; False when there is nothing to do."""
         stages = self._engine.lanes
-        total = slope = final = 0
+        total = slope = 0
         lines: list[tuple[int, int]] = []
+        flying: list[tuple[Flight, int]] = []
         busy = False
         for group in groups:
             time, grows, prefills = self._group_time(group, now)
@@ -51,20 +53,18 @@ class Forward:
             slope += grows
             if stages == 1:
                 continue
-            if prefills:
-                if any(lane.decodes or (lane.flight is not None and lane.flight.done) for lane in group):
-                    final = max(final, total + (stages - 1) * time)
-            else:
+            if not prefills or any(lane.decodes for lane in group):
                 lines.append((time * stages, grows * stages))
+            flying += [(lane.flight, total + (stages - 1) * time) for lane in group if lane.flight is not None]
         self.most = FOREVER
-        if lines or final:
+        if lines:
             lines.append((total, slope))
             total, slope = max(lines)
-            if final > total:
-                total, slope, self.most = final, 0, 1
             for start, rise in lines:
                 if rise > slope:
                     self.most = min(self.most, (total - start) // (rise - slope) + 1)
+        for flight, through in flying:
+            flight.late = max(through - total, 0)
         self.first, self.slope = total, slope
         return busy
 

@@ -93,7 +93,8 @@ class Rank:
     def admit(self, batch: Batch, landing: Flight | None, now: int) -> Flight | None:
         """The next prefill of a micro-batch, if there is one; `landing` is its prefill still in flight."""
         queue = self.queue
-        running = batch.count + (len(landing.done) if landing is not None else 0)
+        joining = batch.coming if landing is None else [*batch.coming, *landing.done]
+        running = batch.count + len(joining)
         if landing is not None:
             batch.merged(alone=landing.mixed or not batch.count, cut=landing.cut is not None)
         if not running:
@@ -106,7 +107,7 @@ class Rank:
             batch.full = True
             self.wait_for(engine.limit_cause, now)
             return None
-        pass_ = Pass(engine, self.cache, self.ratio, batch, landing, running)
+        pass_ = Pass(engine, self.cache, self.ratio, batch, joining)
         resumed = self._resume(pass_)
         if resumed:
             seats = min(engine.micro_batch - running - 1, engine.requests - self.rows)

@@ -251,9 +251,10 @@ class Replica:
         if lives != self._lives:
             return
         lane.arrived += done
-        if not self._running:
+        if not (self._running and lane.decodes):
             self._results.arrive(lane, now)
             self._results.tell_first(now, 0)
+        if not self._running:
             self._wake_at(now)
         elif self._steps > 1:
             self._cut_stretch(now)
