@@ -261,7 +261,73 @@ DOCKER = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*SHELL, *HERE, *YAML, *DOCKER], ids=lambda case: case.id)
+UNIT = """[Unit]
+Description=sglang serve, for everybody
+; command=sglang serve
+[Service]
+Environment=A=1 "B=x y"
+ExecStart=-/opt/bin/sglang serve --tp 8 \\
+  # no flag
+  --port 1
+ExecStartPre=/bin/true
+"""
+MAKE = """TP ?= 8
+FLAGS := --tp $(TP) \\
+\t--port 1
+serve: build ; @echo now
+\t@A=$$HOME sglang serve $(FLAGS) --host $${IP} --page-size $(PAGE)
+\t@echo "sglang serve"
+"""
+PAGE = """# sglang serve, in short
+
+```bash
+sglang serve --tp 8 --dist-init-addr <node0-ip>:1
+```
+
+~~~console
+$ sglang serve \\
+>   --tp 4
+INFO: sglang serve (ready
+~~~
+
+1. In a cluster
+
+   ```yaml
+   apiVersion: v1
+   kind: Pod
+   spec: {containers: [{command: [sglang, serve, --tp, "2"]}]}
+   ```
+"""
+OTHERS = (
+    Case("a unit of systemd", UNIT, ("6: A=1 B='x y' /opt/bin/sglang serve --tp 8 --port 1",), "k3.service"),
+    Case("a program of supervisord", '[program:k3]\ncommand=sglang serve\n  --tp 8\nenvironment=A="1",B="2"\n',
+         ("2: A=1 B=2 sglang serve --tp 8",), "supervisord.conf"),
+    Case("a file of sections", "# all\n[program:k3]\ncommand=sglang serve --tp 8\n", ("3: sglang serve --tp 8",), "k3"),
+    Case("a Makefile", MAKE, ("5: A='$HOME' sglang serve --tp 8 --port 1 --host '${IP}' --page-size '${PAGE}'",),
+         "Makefile"),
+    Case("Markdown", PAGE, ("4: sglang serve --tp 8 --dist-init-addr '<node0-ip>:1'", "8: sglang serve --tp 4",
+                            "18: sglang serve --tp 2"), "README.md"),
+    Case("a manifest in a here-document",
+         "kubectl apply -f - <<EOF\napiVersion: v1\nkind: Pod\nspec:\n  containers:\n"
+         "  - command: [sglang, serve, --tp, '$TP']\nEOF\n", ("6: sglang serve --tp '$TP'",)),
+    Case("a step of a workflow", "on: push\njobs:\n  a:\n    steps:\n    - name: sglang serve\n      run: |\n"
+         "        sglang serve --tp ${{ matrix.tp }} &\n", ("7: sglang serve --tp '${{ matrix.tp }}'",), "a.yml"),
+    Case("a list of words", '["python3", "-m", "sglang.launch_server", "--tp", "8"]',
+         ("1: python3 -m sglang.launch_server --tp 8",), "a.json"),
+    Case("many machines", 'pdsh -w a[0-1] "cd /x; A=1 sglang serve --tp 8"', ("1: A=1 sglang serve --tp 8",)),
+    Case("several jobs", "parallel ::: 'cd /x && exec python3 -m sglang.launch_server --tp 8'",
+         ("1: exec python3 -m sglang.launch_server --tp 8",)),
+    Case("another user", 'sudo su - me -c "sglang serve --tp 8"', ("1: sglang serve --tp 8",)),
+    Case("an option with a command", 'gcloud compute ssh a --command="sglang serve --tp 8"',
+         ("1: sglang serve --tp 8",)),
+    Case("a container of that name", 'docker run --name script img bash -c "sglang serve --tp 8"',
+         ("1: docker run --name script img sglang serve --tp 8",)),
+    Case("a list that nothing uses", "x-a: [sglang, serve, --tp, '8']\nservices:\n  s: {command: sglang serve}\n",
+         ("3: sglang serve",), "compose.yaml"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [*SHELL, *HERE, *YAML, *DOCKER, *OTHERS], ids=lambda case: case.id)
 def test_servers_and_their_lines(case: Case) -> None:
     found = read(case.content, case.name).servers
     assert tuple(f"{one.line}: {_shown(one.server)}" for one in found) == case.servers
@@ -300,6 +366,13 @@ def test_the_line_of_a_flag_is_where_it_is_written(flag: str, line: int | None) 
         (POD + "    command: [python, -c, run('sglang serve')]\n", "a.yaml", "cannot be read", 13),
         ("services:\n  s:\n    command: [python, -c, run('sglang serve')]\n", "compose.yaml", "cannot be read", 3),
         ("source env.sh\nsglang serve", "a.sh", "env.sh", 1),
+        (POD + "    args: [--model-path, a, --tp, '8']\n", "a.yaml", "own entrypoint", 13),
+        ("[program:a]\ncommand=sglang serve --port %(ENV_PORT)s\n", "a.conf", "not checked", 2),
+        ("[Service]\nEnvironmentFile=/etc/a.env\nExecStart=sglang serve\n", "a.service", "/etc/a.env", 2),
+        ("a:\n\tsglang serve --tp '8\n", "Makefile", "not read", 2),
+        ("a\n```python\nrun('sglang serve')\n```\n", "a.md", "python, neither shell", 2),
+        ("a: |\n  sglang serve --tp {{ tp }}\n", "a.yaml", "template", 1),
+        ("kubectl apply -f - <<EOF\na: [sglang, serve]\nEOF\n", "a.sh", "cannot be read", 2),
         ("#!/bin/bash\r\nsglang serve\r\n", "a.sh", "CR LF", 1),
         ("sglang serve --config /etc/x.yaml", "a.sh", "/etc/x.yaml", 1),
         (POD + "    envFrom: [{configMapRef: {name: x}}]\n    command: [sglang, serve]\n", "a.yaml", "envFrom", 13),
@@ -423,7 +496,7 @@ def test_speaking_of_a_server_starts_none(content: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ['run_on n1 "sglang serve --tp 8"', 'parallel ::: "cd /x && exec python3 -m sglang.launch_server --tp 8"'],
+    ['run_on n1 "sglang serve --tp 8"', 'on_all "cd /x && exec python3 -m sglang.launch_server --tp 8"'],
 )
 def test_a_server_that_somebody_else_starts_is_not_read(content: str) -> None:
     assert [note.unread for note in read(content).notes] == [True]

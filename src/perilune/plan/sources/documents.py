@@ -9,7 +9,7 @@ from dataclasses import replace
 import yaml
 
 from perilune.facts.flags import options
-from perilune.plan.sources import compose_file, config, pods, recipe
+from perilune.plan.sources import compose_file, config, pods, recipe, yaml_scripts
 from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.found import Reading
 from perilune.plan.sources.launch import Surroundings
@@ -20,10 +20,11 @@ from perilune.plan.sources.text import NoServer, Text
 from perilune.plan.sources.ways import Choice
 
 _ROLES = frozenset({"prefill", "decode"})
+_WHOLE = frozenset({"compose file", "srt-slurm recipe", "config file"})  # all that starts a server there is known
 _LABELS = frozenset(
     {
         "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name", "gpu_type",
-        "node.kubernetes.io/instance-type-gpu", "gpu.nvidia.com/model",
+        "node.kubernetes.io/instance-type-gpu", "gpu.nvidia.com/model", "accelerators",
     }
 )  # fmt: skip
 
@@ -34,6 +35,7 @@ def read_documents(text: Text, beside: Beside | None = None) -> Reading:
     around = Surroundings(text, "YAML file", beside=beside)
     fleets = fleets_of([scalar(get(root, "metadata", "name")) or "" for root in roots])
     kinds: list[str] = []
+    others: list[Node] = []
     around.configs = {name: words for root in roots for name, words in config.in_config_map(text, root, around)}
     for root in roots:
         kind = _kind(root)
@@ -48,6 +50,11 @@ def read_documents(text: Text, beside: Beside | None = None) -> Reading:
             way = _apart(root, kind, name, fleets)
             pods.read(text, root, replace(around.of(kind, name), way=way))
         kinds += [kind] if kind else []
+        others += [] if kind in _WHOLE else [root]
+    before = len(around.found) + len(around.notes)
+    yaml_scripts.read(text, others, around)
+    if not kinds and len(around.found) + len(around.notes) > before:
+        kinds.append("YAML file")
     if not kinds:
         raise NoServer(
             "It is none of the YAML forms that start a server.",

@@ -76,6 +76,11 @@ def _runs(names: Sequence[str]) -> bool:
     return names[0] in _RUNS_TEXT or any(name in SHELLS for name in names)
 
 
+def body_of(redirect: Node) -> Node | None:
+    """The lines of a here-document."""
+    return next((child for child in redirect.named_children if child.type == "heredoc_body"), None)
+
+
 def text_in(script: Script, redirect: Node, scope: Scope) -> Script | None:
     """The text of a here-document as a script of its own; None where it has none."""
     if redirect.type == "herestring_redirect":
@@ -87,7 +92,7 @@ def text_in(script: Script, redirect: Node, scope: Scope) -> Script | None:
 
 def _document(script: Script, redirect: Node, scope: Scope) -> Piece | None:
     mark = next((child for child in redirect.named_children if child.type == "heredoc_start"), None)
-    body = next((child for child in redirect.named_children if child.type == "heredoc_body"), None)
+    body = body_of(redirect)
     if body is None or mark is None:
         return None
     if re.search(r"[\\'\"]", script.of(mark)):

@@ -1,7 +1,8 @@
-"""Commands whose words hold another shell's text: `bash -c`, `eval`, `ssh`."""
+"""Commands whose words hold another shell's text: `bash -c`, `eval`, `ssh`, `pdsh`, `su -c`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -10,14 +11,18 @@ from perilune.plan.sources.script import Script
 
 SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 REMOTE = frozenset({"ssh", "tmux", "screen"})
-_ELSEWHERE = frozenset(
-    {"srun", "sbatch", "salloc", "mpirun", "mpiexec", "kubectl", "pdsh", "pssh", "parallel-ssh", "ansible"}
+_MACHINES = frozenset({"pdsh", "pssh", "parallel-ssh", "clush", "ansible", "mosh", "autossh"})
+_TAKE_TEXT = (
+    REMOTE | _MACHINES | {"su", "runuser", "script", "flock", "parallel", "watch", "gcloud", "byobu", "sshpass"}
 )
+_ELSEWHERE = _MACHINES | {"srun", "sbatch", "salloc", "mpirun", "mpiexec", "kubectl", "parallel", "gcloud"}
+_BEFORE = frozenset({"sudo", "-E", "nohup", "exec", "time", "setsid", "command"})
 _SSH_VALUES = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw")
 
 
 def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...], Script] | None:
-    """The text that `bash -c`, `eval` or `ssh` is given, and what stands before; None for other commands."""
+    """The text that `bash -c`, `eval`, `ssh` and their like are given, and what stands before; else None."""
+    first = next((index for index, word in enumerate(words) if word.text not in _BEFORE), 0)
     for index, word in enumerate(words):
         name = PurePosixPath(word.text.removeprefix("--entrypoint=")).name
         if name in SHELLS and index + 2 < len(words):
@@ -29,11 +34,19 @@ def inner_script(script: Script, words: Sequence[Word]) -> tuple[tuple[Word, ...
                 return _started(words[:entrypoint], words[index + 1 : switch]), _quoted(script, words[switch + 1])
             if all(w.text.startswith("-") for w in words[index + 1 : switch]):
                 return _started(words[:index]), _quoted(script, words[switch + 1])
-        if index == 0 and (name == "eval" or name in REMOTE):
-            inside = next((w for w in reversed(words) if " " in w.text), None)
-            if inside is not None:
-                return (), _quoted(script, inside)
+        takes_text = (index == 0 and name == "eval") or (index == first and name in _TAKE_TEXT)
+        if takes_text and (inside := _text_of(words[index + 1 :])) is not None:
+            return (), _quoted(script, inside)
     return None
+
+
+def _text_of(words: Sequence[Word]) -> Word | None:
+    """The last of the words that holds several: what a command hands to another shell."""
+    inside = next((word for word in reversed(words) if " " in word.text), None)
+    option = re.match(r"--[a-z]+=", inside.text) if inside is not None else None
+    if inside is None or option is None:
+        return inside
+    return Word(inside.text[option.end() :], inside.at, places=inside.places[option.end() :], sure=inside.sure)
 
 
 def _takes_text(word: str) -> bool:

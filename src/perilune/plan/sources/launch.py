@@ -66,6 +66,7 @@ class Surroundings:
     notes: list[Note] = field(default_factory=list)
     routers: list[tuple[str, ...]] = field(default_factory=list)
     seen: list[tuple[int, int]] = field(default_factory=list)  # characters of commands that were looked at
+    data: list[tuple[int, int]] = field(default_factory=list)  # characters of here-documents that are no scripts
 
     def reading(self, kind: str, platform: str | None) -> Reading:
         """Everything found so far."""
@@ -85,7 +86,9 @@ def read_script(script: Script, around: Surroundings) -> None:
         scope.variables[name] = Piece(word.text, _places(word), word.start, word.end, around.settled)
         scope.exported[name] = None
     scope.variables |= {name: Piece(word.text, (), None) for name, word in around.given.items()}
-    walk = Walk(script, lambda command: add_command(command, around, expands=True), around.notes, around.seen)
+    walk = Walk(
+        script, lambda command: add_command(command, around, expands=True), around.notes, around.seen, around.data
+    )
     walk.run(scope)
     around.found[first:] = list(on_machines(_distinct(around.found[first:]), around.text.name))
 

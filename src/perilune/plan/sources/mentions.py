@@ -9,6 +9,10 @@ from perilune.plan.sources.found import Word
 
 MOST_LOOKED_AT = 8_192  # characters
 LAUNCHER = re.compile(r"\bsglang\s+serve\b|\bsglang\.(?:launch_server|cli\.main)\b|\bdynamo\.sglang\b")
+MENTION = re.compile(
+    r"\bsglang(?:\s+|[\"']?\s*,\s*[\"']?|[\"']?\s*\n\s*-\s+[\"']?)serve\b"
+    r"|\bsglang\.(?:launch_server|cli\.main)\b|\bdynamo\.sglang\b"
+)
 _STARTS = re.compile(
     r"(?:^|[;&|(])\s*"
     r"(?:(?:\w+=\S*|exec|nohup|sudo|env|time|export|command)\s+)*"

@@ -7,19 +7,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+from perilune.errors import UnusableInput
 from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.composed import composed
+from perilune.plan.sources.excerpts import MOST_PARTS, excerpt
 from perilune.plan.sources.found import Found, Note, Reading
 from perilune.plan.sources.launch import Surroundings, read_script
 from perilune.plan.sources.machines import nodes_asked
-from perilune.plan.sources.mentions import LAUNCHER
+from perilune.plan.sources.mentions import MENTION
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.text import Text, read_text
 from perilune.plan.sources.typography import as_meant
 
 _YAML_NAME = re.compile(r"\.(ya?ml|json)$", re.IGNORECASE)
 _DOCKER_NAME = re.compile(r"^(dockerfile|containerfile)(\..*)?$|\.(dockerfile|containerfile)$", re.IGNORECASE)
-_SHELL_NAME = re.compile(r"\.(sh|bash|sbatch|slurm|env|txt)$", re.IGNORECASE)
+_FORMS = (
+    ("yaml", _YAML_NAME),
+    ("docker", _DOCKER_NAME),
+    ("shell", re.compile(r"\.(sh|bash|zsh|sbatch|slurm|env|txt)$", re.IGNORECASE)),
+    ("markdown", re.compile(r"\.(md|mdx|markdown)$", re.IGNORECASE)),
+    ("unit", re.compile(r"\.service$|^supervisord?\.conf$", re.IGNORECASE)),
+    ("makefile", re.compile(r"^(gnu)?makefile(\..*)?$|\.(mk|make)$", re.IGNORECASE)),
+)
+_UNIT_START = re.compile(r"\[[A-Za-z][\w:.-]*\][ \t]*$")
 _YAML_START = re.compile(r"(?:---|\{|\[|[\w.\"'-]+:(?:\s|$))")
 _ALONE = "Check that command alone: perilune check -- ..."
 _DOCKER_START = re.compile(r"FROM\s", re.IGNORECASE)
@@ -50,27 +60,60 @@ def _read(text: Text, beside: Beside | None) -> Reading:
         from perilune.plan.sources.dockerfile import read_dockerfile
 
         return read_dockerfile(text, beside)
-    return _read_shell(text, beside)
+    if form == "markdown":
+        from perilune.plan.sources.markdown import read_markdown
+
+        return read_markdown(text, beside)
+    if form == "unit":
+        from perilune.plan.sources.units import read_units
+
+        return read_units(text, beside)
+    if form == "makefile":
+        from perilune.plan.sources.makefile import read_makefile
+
+        return read_makefile(text, beside)
+    return read_commands(text, beside)
 
 
 def read_shell(text: Text) -> Reading:
     """Read a pasted command."""
-    return composed(as_meant(text, lambda text: _read_shell(text, None)))
+    return composed(as_meant(text, lambda text: read_commands(text, None)))
 
 
-def _read_shell(text: Text, beside: Beside | None) -> Reading:
-    batch = bool(re.search(r"^#SBATCH\b", text.text, re.MULTILINE))
-    kind = "sbatch script" if batch else "shell script" if text.text.startswith("#!") else "command"
+def read_commands(text: Text, beside: Beside | None, parts: Sequence[range] = ()) -> Reading:
+    """Read shell text, whatever its name, or parts of it that belong together."""
+    places = [place for part in parts for place in part] if parts else range(len(text.text))
+    source = "".join(text.text[part.start : part.stop] for part in parts) if parts else text.text
+    batch = bool(re.search(r"^#SBATCH\b", source, re.MULTILINE))
+    kind = "sbatch script" if batch else "shell script" if source.startswith("#!") else "command"
     around = Surroundings(text, kind, beside=beside)
-    read_script(Script(text, text.text, range(len(text.text))), around)
-    reading = around.reading(kind, _slurm_platform(text.text) if batch else None)
-    reading = replace(reading, servers=_in_job(text, reading.servers) if batch else reading.servers)
-    return reading.with_notes(*carriage_returns(text), *unreached(around))
+    read_script(Script(text, source, places), around)
+    _read_data(text, around)
+    reading = around.reading(kind, _slurm_platform(source) if batch else None)
+    reading = replace(reading, servers=_in_job(source, reading.servers) if batch else reading.servers)
+    return reading.with_notes(*carriage_returns(text), *unreached(around, parts))
 
 
-def _in_job(text: Text, servers: Sequence[Found]) -> tuple[Found, ...]:
+def _read_data(text: Text, around: Surroundings) -> None:
+    """Add the servers of manifests that stand in here-documents; one that cannot be read stays unread."""
+    for first, end in list(dict.fromkeys(around.data))[:MOST_PARTS]:
+        if MENTION.search(text.text, first, end):
+            from perilune.plan.sources.documents import read_documents  # which reads YAML, as few scripts need
+
+            try:
+                inside = read_documents(excerpt(text, range(first, end)), around.beside)
+            except UnusableInput:
+                continue
+            if not inside.servers or inside.kind == "YAML file":
+                continue
+            around.found += (replace(one, expands=True, platform=inside.platform) for one in inside.servers)
+            around.notes += inside.notes
+            around.seen.append((first, end))
+
+
+def _in_job(source: str, servers: Sequence[Found]) -> tuple[Found, ...]:
     """The servers of a job: its nodes are those of a server that is alone in it."""
-    asked = [word for line in re.findall(r"^#SBATCH[ \t]+([^#\n]*)", text.text, re.MULTILINE) for word in line.split()]
+    asked = [word for line in re.findall(r"^#SBATCH[ \t]+([^#\n]*)", source, re.MULTILINE) for word in line.split()]
     nodes = nodes_asked(asked) if len({one.line for one in servers}) == 1 else None
     return tuple(one if one.group_size else replace(one, group_size=nodes) for one in servers)
 
@@ -82,13 +125,18 @@ def carriage_returns(text: Text) -> list[Note]:
     return [Note("Its lines end in CR LF: a shell takes the CR for part of the last word.", 1, "Save it with LF.")]
 
 
-def unreached(around: Surroundings, *, unread: bool = True) -> list[Note]:
-    """Launch commands that stand in the text but that no reader reached; `unread` says that they would be run."""
+def unreached(around: Surroundings, parts: Sequence[range] = (), *, unread: bool = True) -> list[Note]:
+    """Launch commands that stand in the text, or in parts of it, but that no reader reached.
+
+    `unread` says that they would be run.
+    """
     source = around.text.text
     notes = []
-    for match in LAUNCHER.finditer(source):
+    for match in MENTION.finditer(source):
         start = source.rfind("\n", 0, match.start()) + 1
         if "#" in source[start : match.start()] and re.search(r"(^|\s)#", source[start : match.start()]):
+            continue
+        if parts and not any(match.start() in part for part in parts):
             continue
         if any(first <= match.start() <= last for first, last in around.seen):
             continue
@@ -99,15 +147,17 @@ def unreached(around: Surroundings, *, unread: bool = True) -> list[Note]:
 
 def _form(text: Text) -> str:
     name = PurePath(text.name).name
-    for form, pattern in (("yaml", _YAML_NAME), ("docker", _DOCKER_NAME), ("shell", _SHELL_NAME)):
+    for form, pattern in _FORMS:
         if pattern.search(name):
             return form
     if text.text.startswith("#!"):
         return "shell"
-    lines = (line for line in text.text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    lines = (line for line in text.text.splitlines() if line.strip() and not line.lstrip().startswith(("#", ";")))
     first = next(lines, "")
     if _DOCKER_START.match(first):
         return "docker"
+    if _UNIT_START.match(first):
+        return "unit"
     return "yaml" if _YAML_START.match(first) else "shell"
 
 

@@ -52,13 +52,15 @@ class Command:
 class Walk:
     """A script being walked; `report` is told of every command once for each way it can be reached.
 
-    `passed` takes the characters of text that is known to start nothing.
+    `passed` takes the characters of text that is known to start nothing, `data` those of here-documents that are no
+    scripts.
     """
 
     script: Script
     report: Callable[[Command], None]
     notes: list[Note] = field(default_factory=list)
     passed: list[tuple[int, int]] = field(default_factory=list)
+    data: list[tuple[int, int]] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     depth: int = 0
     commands: int = 0
@@ -227,6 +229,10 @@ class Walk:
         use = heredoc.use_of(self.script, command, document, around, scope)
         if use is heredoc.Use.SHOWN and not self.captured:
             self.passed.append((first, last))
+        if use is heredoc.Use.OTHER and (body := heredoc.body_of(document)) is not None:
+            start, end = self.script.offset(body.start_byte), self.script.offset(body.end_byte)
+            if end - start == body.end_byte - body.start_byte:
+                self.data.append((start, end))
         if use not in (heredoc.Use.RUN, heredoc.Use.WRITTEN):
             return
         inside = heredoc.text_in(self.script, document, scope)
@@ -342,7 +348,7 @@ class Walk:
 
     def _walk(self, script: Script, scope: Scope, report: Callable[[Command], None], machine: str | None) -> None:
         walk = Walk(
-            script, report, self.notes, self.passed,
+            script, report, self.notes, self.passed, self.data,
             depth=self.depth + 5, commands=self.commands, effort=self.effort, machine=machine,
         )  # fmt: skip
         walk.run(scope)

@@ -45,7 +45,7 @@ class Piece:
 
     def split(self) -> Iterator[Word]:
         """The words of the piece as an unquoted variable gives them; what a command in it prints is not known."""
-        if not self.sure and "$(" in self.text:
+        if not self.sure and ("$(" in self.text or "${{" in self.text):
             yield self.word()
             return
         for match in _BLANK.finditer(self.text):
