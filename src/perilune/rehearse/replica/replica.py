@@ -273,6 +273,10 @@ class Replica:
             for lane in lanes:
                 lane.flight = lane.pending
                 lane.pending = None
+            if self._comes_out():
+                self._results.tell_first(now, 0)
+                self._running = False
+                return
             if self.forward.start(self.groups, now):
                 break
             self._results.tell_first(now, 0)
@@ -298,6 +302,12 @@ class Replica:
             slots += cache.slots - cache.slots_free - cache.slots_evictable
         self._rows, self._used, self._slots = rows, used, slots
         self._schedule()
+
+    def _comes_out(self) -> bool:
+        """Whether no more prompts go into the pipeline, but some are in it: then they decode together with the rest."""
+        if self.engine.lanes == 1 or any(lane.flight is not None for lane in self.lanes):
+            return False
+        return any(lane.batch.coming for lane in self.lanes)
 
     def _plan(self, now: int) -> bool:
         """Decide on the next step; whether any lane prefills in it."""
@@ -330,8 +340,6 @@ class Replica:
 
     def _unblock(self, now: int) -> bool:
         """Nothing runs: refuse a request at the head of a queue that not even an empty server takes."""
-        if any(lane.batch.coming for lane in self.lanes):
-            return False
         for rank in self.ranks:
             if rank.queue:
                 rank.settle(now)
