@@ -71,8 +71,9 @@ def told(findings: Sequence[Finding]) -> list[str]:
 
 
 def edited(servers: Sequence[Server], finding: Finding) -> list[Server]:
-    """The servers after a finding's edits: the one, or the role that the finding is of."""
+    """The servers after a finding's edits: the one, the role, or the member that the finding is of."""
     at = 0 if len(servers) == 1 or finding.pool == "prefill" else 1
+    at = at if finding.member is None else finding.member
     return [apply_edits(server, finding.edits) if i == at else server for i, server in enumerate(servers)]
 
 

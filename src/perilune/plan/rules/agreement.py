@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.families import SPECULATION
 from perilune.plan.rules.routing import Router
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 CONNECT = f"{ENGINE}, checks when the decode side connects"
+PAGE_SIZE = "--page-size"
 TRANSFER = "--disaggregation-transfer-backend"
 ALGORITHM, DRAFT = "--speculative-algorithm", "--speculative-draft-model-path"
 WINDOW = ("--speculative-num-draft-tokens", "--speculative-num-steps", "--speculative-eagle-topk")
@@ -22,6 +25,25 @@ def both(p: Subject, d: Subject) -> bool:
     return p.accepted and d.accepted
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to agree: the edits to one role, and the value it must come to."""
+
+    pool: str
+    role: Subject
+    edits: tuple[Edit, ...]
+    wanted: object
+
+
+def _agreeing(flag: str, said: str, read: Callable[[Ledger], object], ways: Sequence[Way]) -> Says:
+    """What `said` says, with the first way that is kept by the engine."""
+    for way in ways:
+        after = way.role.again(way.edits)
+        if after.resolved.accepted and read(after) == way.wanted:
+            return Says(said, flags=(flag,), edits=way.edits, pool=way.pool)
+    return Says(said, f"Change what decides {flag} on one role: written there, it is not kept.", (flag,))
+
+
 def _same(flag: str, what: str, read: Callable[[Ledger], object]) -> Callable[..., Iterator[Says]]:
     """A rule that what `read` finds agrees; `flag` is what to write where it does not."""
 
@@ -31,17 +53,13 @@ def _same(flag: str, what: str, read: Callable[[Ledger], object]) -> Callable[..
         ours, theirs = read(p.ledger), read(d.ledger)
         if ours == theirs:
             return
-        ways = [("decode", d, ours), ("prefill", p, theirs)]
+        ways = [
+            Way("decode", d, (write(flag, str(ours)),), ours),
+            Way("prefill", p, (write(flag, str(theirs)),), theirs),
+        ]
         if d.wrote(flag) and not p.wrote(flag):
             ways.reverse()
-        said = f"{what}: prefill {ours}, decode {theirs}."
-        for pool, role, wanted in ways:
-            edits = (write(flag, str(wanted)),)
-            after = role.again(edits)
-            if after.resolved.accepted and read(after) == wanted:
-                yield Says(said, flags=(flag,), edits=edits, pool=pool)
-                return
-        yield Says(said, f"Change what decides {flag} on one role: written there, it is not kept.", (flag,))
+        yield _agreeing(flag, f"{what}: prefill {ours}, decode {theirs}.", read, ways)
 
     check.__doc__ = f"{what}; both roles must resolve to the same."
     return check
@@ -50,11 +68,26 @@ def _same(flag: str, what: str, read: Callable[[Ledger], object]) -> Callable[..
 kv_dtype = rule("pd-kv-dtype", "error", CONNECT)(
     _same("--kv-cache-dtype", "The KV formats differ, and the transfer is refused", lambda found: found.kv_format)
 )
-page_size = rule("pd-page-size", "error", CONNECT)(
-    _same(
-        "--page-size", "The page sizes differ, and the transfer is refused", lambda found: found.resolved["page_size"]
-    )
-)
+
+
+@rule("pd-page-size", "error", CONNECT)
+def page_size(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """The page sizes differ, and the transfer is refused; both roles must resolve to the same."""
+    if not both(p, d) or p["page_size"] == d["page_size"]:
+        return
+    ours, theirs = p["page_size"] or 1, d["page_size"] or 1
+    roles = [("decode", d, p, ours), ("prefill", p, d, theirs)]
+    if theirs > ours:  # the kernels with large pages are the fast ones
+        roles.reverse()
+    alone = [Way(pool, role, (write(PAGE_SIZE, wanted),), wanted) for pool, role, _, wanted in roles]
+    with_kernel = [
+        Way(pool, role, (write("--attention-backend", _attention(other)), write(PAGE_SIZE, wanted)), wanted)
+        for pool, role, other, wanted in roles
+    ]
+    said = f"The page sizes differ, and the transfer is refused: prefill {ours}, decode {theirs}."
+    yield _agreeing(PAGE_SIZE, said, lambda found: found.resolved["page_size"], (*alone, *with_kernel))
+
+
 transfer_backend = rule("pd-transfer", "error", CONNECT)(
     _same(TRANSFER, "The transfer backends differ", lambda found: found.resolved["disaggregation_transfer_backend"])
 )
@@ -73,12 +106,12 @@ def attention(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """Attention backends that each role chose by itself may change its page size with the next flag."""
     if not both(p, d) or p["page_size"] == d["page_size"]:
         return
-    page, by_hand = max(p["page_size"] or 1, d["page_size"] or 1), p.wrote("--page-size") and d.wrote("--page-size")
+    page, by_hand = max(p["page_size"] or 1, d["page_size"] or 1), p.wrote(PAGE_SIZE) and d.wrote(PAGE_SIZE)
     if not by_hand:
         yield Says(
             f"Page sizes follow from each role's attention backend: prefill {_attention(p)}, decode {_attention(d)}.",
-            f"Write --page-size {page} and --attention-backend on both roles.",
-            ("--page-size", "--attention-backend"),
+            f"Write {PAGE_SIZE} {page} and --attention-backend on both roles.",
+            (PAGE_SIZE, "--attention-backend"),
         )
 
 
@@ -121,9 +154,9 @@ def wasted_draft(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """A draft on prefill alone is computed and thrown away."""
     if both(p, d) and p.speculates and not d.speculates:
         yield Says(
-            f"Prefill computes a draft ({p['speculative_algorithm']}) that decode does not use.",
-            "Speculate on decode too, or on neither.",
-            (ALGORITHM,),
+            f"Prefill computes a draft ({p['speculative_algorithm']}) that decode, without speculation, throws away.",
+            flags=(ALGORITHM,),
+            edits=remove(*(flag for flag in SPECULATION if p.wrote(flag))),
             pool="prefill",
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from perilune.plan.rules.edits import Edit
 from perilune.plan.rules.network import nic_names
 from perilune.plan.rules.pools import MEET, is_head, named_role, settled_address
-from perilune.plan.rules.ports import ports
+from perilune.plan.rules.ports import next_port, ports
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
@@ -18,24 +19,22 @@ MOST_ON_A_HOST = 64
 @rule("fleet-nic", "advice", PAGE)
 def nic_everywhere(subjects: Sequence[Subject]) -> Iterator[Says]:
     """The variables that name the network card are set on every server of a fleet or on none, with one value."""
-    several = [s for s in subjects if s.parsed]
     for name in NICS:
-        concerned = [s for s in several if name in nic_names(s)]
-        values = {s.env.get(name) for s in concerned}
-        given = sorted(value for value in values if value)
-        if len(values) < 2 or not given:
-            continue
+        concerned = {at: s.env.get(name) for at, s in enumerate(subjects) if s.parsed and name in nic_names(s)}
+        given = sorted({value for value in concerned.values() if value})
         if len(given) > 1:
             yield Says(
                 f"{name} differs between the servers: {', '.join(given)}.",
                 "Use one name, unless the hosts really differ.",
                 (name,),
             )
-        else:
+        for at in (at for at, value in concerned.items() if not value and len(given) == 1):
             yield Says(
-                f"{name}={given[0]} is set on some servers and missing on others.",
-                f"Set {name}={given[0]} on all of them.",
-                (name,),
+                f"{name} is not set here; other servers have {given[0]}.",
+                flags=(name,),
+                edits=(Edit("env", name, given[0]),),
+                pool=named_role(subjects[at]),
+                member=at,
             )
 
 
@@ -67,25 +66,27 @@ def own_rendezvous(subjects: Sequence[Subject]) -> Iterator[Says]:
 @rule("fleet-ports", "error", f"{ENGINE}, port allocation")
 def shared_ports(subjects: Sequence[Subject]) -> Iterator[Says]:
     """Servers on one machine, or in one pod, listen on ports of their own."""
-    hosts: dict[str, list[Subject]] = {}
-    for s in subjects:
+    hosts: dict[str, dict[int, Subject]] = {}
+    for at, s in enumerate(subjects):
         if s.host and s.parsed:
-            hosts.setdefault(s.host, []).append(s)
+            hosts.setdefault(s.host, {})[at] = s
     for host, servers in hosts.items():
         said: set[int] = set()
-        for one, other in combinations(servers[:MOST_ON_A_HOST], 2):
+        taken = {port for s in servers.values() for port in ports(s).values()}
+        for (_, one), (at, other) in combinations(list(servers.items())[:MOST_ON_A_HOST], 2):
             ours, theirs = ports(one), ports(other)
             for flag, port in ours.items():
-                where = next((name for name, taken in theirs.items() if taken == port), None)
+                where = next((name for name, theirs_is in theirs.items() if theirs_is == port), None)
                 if where is None or port in said:
                     continue
                 said.add(port)
                 flags = f"{flag} of both" if flag == where else f"{flag} of one and {where} of the other"
                 yield Says(
                     f"Two servers on {host} listen on port {port} ({flags}): the second does not start.",
-                    f"Write another {where} for one of them.",
+                    f"Write another {where} for one of them, such as {next_port(port, taken)}.",
                     tuple(dict.fromkeys((where, flag))),
                     pool=named_role(other),
+                    member=at,
                 )
 
 

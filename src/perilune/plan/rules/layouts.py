@@ -50,7 +50,7 @@ def pipeline(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """Stages map one to one, or all to one."""
     if both(p, d) and d["pp_size"] not in (1, p["pp_size"]):
         yield Says(
-            f"Prefill PP {p['pp_size']} to decode PP {d['pp_size']} has no mapping: 1 or {p['pp_size']} has.",
+            f"Prefill PP {p['pp_size']} to decode PP {d['pp_size']} has no mapping: decode PP is 1 or that of prefill.",
             flags=("--pp-size",),
             edits=(
                 (write("--pp-size", p["pp_size"]),)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from perilune.plan.rules.agreement import CONNECT, both
 from perilune.plan.rules.ascend import STORE
 from perilune.plan.rules.edits import Edit, write
+from perilune.plan.rules.reaching import reach
 from perilune.plan.rules.routing import Router
 from perilune.plan.rules.rule import PAGE, Says, rule
+from perilune.plan.rules.splitting import running
 from perilune.plan.rules.subject import Subject
 
 
@@ -19,17 +22,22 @@ def roles(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     for subject, wanted in ((p, "prefill"), (d, "decode")):
         if subject.parsed and subject.role != wanted:
             yield Says(
-                f"The {wanted} server runs with --disaggregation-mode {subject['disaggregation_mode']}.",
+                f"The {wanted} server runs as a {subject.role} one.",
                 flags=("--disaggregation-mode",),
                 edits=(write("--disaggregation-mode", wanted),),
                 pool=wanted,
             )
 
 
+def _models_known(p: Subject, d: Subject) -> bool:
+    """Whether both roles name their models."""
+    return all(s.parsed and not s.no_model and "--model-path" not in s.unknown for s in (p, d))
+
+
 @rule("pd-model", "error", CONNECT)
 def model(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """Both roles serve the same model."""
-    if p.parsed and d.parsed and p.resolved.model.raw.get("architectures") != d.resolved.model.raw.get("architectures"):
+    if _models_known(p, d) and p.resolved.model.raw.get("architectures") != d.resolved.model.raw.get("architectures"):
         yield Says(
             f"Prefill serves {p.resolved.model.path}, decode {d.resolved.model.path}.",
             "Write the same --model-path on both.",
@@ -37,9 +45,23 @@ def model(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
         )
 
 
+@rule("pd-checkpoint", "advice")
+def checkpoint(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
+    """Roles with weights in different formats continue one answer with two sets of weights."""
+    if not _models_known(p, d) or p.is_k3 != d.is_k3:
+        return
+    left, right = p.resolved.model, d.resolved.model
+    if left.quant_method != right.quant_method or left.quant_format != right.quant_format:
+        yield Says(
+            f"Prefill serves {left.path}, decode {right.path}: one answer comes from two sets of weights.",
+            "Write the same --model-path on both, or compare answers with a unified server.",
+            ("--model-path",),
+        )
+
+
 def _images(p: Subject, d: Subject, *, by_digest: bool) -> tuple[str, str] | None:
-    """The two images where they differ: both named by digest, or at least one by a tag."""
-    if not p.image or not d.image or p.image == d.image:
+    """The two images where they differ: both named by digest, or at least one by a tag. Each platform has its own."""
+    if not p.image or not d.image or p.image == d.image or p.platform.id != d.platform.id:
         return None
     digests = "@sha256:" in p.image and "@sha256:" in d.image
     return (p.image, d.image) if digests == by_digest else None
@@ -85,38 +107,59 @@ def rendezvous(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
 def store(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """The Ascend store is one address, the prefill head's, on both roles."""
     left, right = p.env.get(STORE), d.env.get(STORE)
-    if left is None and right is None:
-        return
-    if left != right and left is not None:
+    ours, theirs = _store_host(left), _store_host(right)
+    if left != right and (ours or theirs):
+        pool, wanted = ("decode", left) if ours else ("prefill", right)
         yield Says(
             f"{STORE} differs: the roles register their buffers in different places.",
             flags=(STORE,),
-            edits=(Edit("env", STORE, left),),
-            pool="decode",
+            edits=(Edit("env", STORE, wanted),),
+            pool=pool,
         )
         return
     head = (p.value("--dist-init-addr") or "").rpartition(":")[0]
-    named = urlsplit(left or "").hostname if left and "<" not in left and "$" not in left else None
-    if named and head and "<" not in head and "$" not in head and named != head:
+    if ours and _is_other(ours, head):
+        port = (left or "").rpartition(":")[2].rstrip("/")
         yield Says(
-            f"{STORE} names {named}; the prefill head is {head}.",
-            f"Use tcp://{head}:PORT on both roles.",
-            (STORE,),
+            f"{STORE} names {ours}; the prefill head is {head}, where every rank must register.",
+            flags=(STORE,),
+            edits=(Edit("env", STORE, f"tcp://{head}:{port}"),),
             pool="prefill",
         )
+
+
+def _store_host(url: str | None) -> str:
+    """The host that a store's URL names; empty where it is none yet."""
+    try:
+        parts = urlsplit(url or "")
+        return (parts.hostname or "") if parts.port else ""
+    except ValueError:
+        return ""
+
+
+def _is_other(one: str, other: str) -> bool:
+    """Whether two addresses are surely of two hosts: a name may be that of any address."""
+    try:
+        return ip_address(one) != ip_address(other)
+    except ValueError:
+        return False
 
 
 @rule("pd-limits", "capacity", PAGE)
 def pair_admits(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     """Decode holds every running request of a pair: it runs fewer than are asked for."""
-    left, right = p.ledger.admitted, d.ledger.admitted
     asked = p.workload.concurrency
-    if left is None or right is None or asked is None or right >= asked:
+    if asked is None or not p.ledger.boots or not d.ledger.boots:
         return
+    runs = running(d.ledger, d.workload)[0]
+    if runs >= asked:
+        return
+    fix, edits = reach(d, asked, runs)
     yield Says(
-        f"{asked} requests are asked of the pair; decode runs {right} of them, prefill {left}.",
-        "Size decode for the concurrency: it holds every running request.",
+        f"{asked} requests are asked of the pair, and decode, which holds all that run, runs {runs}.",
+        fix,
         ("--max-running-requests",),
+        edits,
         pool="decode",
     )
 
@@ -134,4 +177,4 @@ def open_report(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
         )
 
 
-RULES = (roles, model, image, image_tag, rendezvous, store, pair_admits, open_report)
+RULES = (roles, model, checkpoint, image, image_tag, rendezvous, store, pair_admits, open_report)

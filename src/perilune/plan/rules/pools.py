@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 
+from perilune.plan.rules.edits import remove, write
 from perilune.plan.rules.ranks import RANK, numbered
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject
@@ -25,23 +26,26 @@ SHARED = (
 """What every node of a server must have alike: flags and the values that they come to."""
 
 
-def pools(subjects: Sequence[Subject]) -> list[list[Subject]]:
-    """The servers that are nodes of one another, the first node first.
+def pools(subjects: Sequence[Subject]) -> list[list[int]]:
+    """The places of servers that are nodes of one another, the first node first.
 
     Of one role, all nodes belong to its only head; where there are several heads, to the one at their address.
     """
-    found: list[list[Subject]] = []
+    found: list[list[int]] = []
     for role in dict.fromkeys(s.role for s in subjects):
-        nodes = [s for s in subjects if s.role == role and s.parsed and s.shape_known and s.several_nodes]
-        heads = [s for s in nodes if is_head(s)]
+        nodes = {
+            at: s for at, s in enumerate(subjects) if s.role == role and s.parsed and s.shape_known and s.several_nodes
+        }
+        heads = [at for at, s in nodes.items() if is_head(s)]
         if len(heads) == 1:
-            found.append(heads + [s for s in nodes if s is not heads[0] and _may_follow(s, heads[0])])
+            others = [at for at, s in nodes.items() if at != heads[0] and _may_follow(s, nodes[heads[0]])]
+            found.append(heads + others)
             continue
-        at: dict[str, list[Subject]] = {}
-        for s in sorted(nodes, key=lambda s: not is_head(s)):
-            if address := settled_address(s):
-                at.setdefault(address, []).append(s)
-        found += at.values()
+        meeting: dict[str, list[int]] = {}
+        for at in sorted(nodes, key=lambda at: not is_head(nodes[at])):
+            if address := settled_address(nodes[at]):
+                meeting.setdefault(address, []).append(at)
+        found += meeting.values()
     return [pool for pool in found if len(pool) > 1]
 
 
@@ -81,22 +85,29 @@ def _ranks(pool: Sequence[Subject]) -> list[int] | None:
 @rule("pool-rank-twice", "error", f"{ENGINE}, rank layout")
 def rank_twice(subjects: Sequence[Subject]) -> Iterator[Says]:
     """Every node of a server has a rank of its own."""
-    for pool in pools(subjects):
-        counts = Counter(_ranks(pool) or ())
-        for rank, count in sorted(counts.items()):
-            if count > 1:
-                yield Says(
-                    f"{count} nodes of one server have {RANK} {rank}: they take the same ranks, and others stay away.",
-                    f"Give each of the {pool[0]['nnodes']} nodes a {RANK} of its own, from 0.",
-                    (RANK,),
-                    pool=named_role(pool[0]),
-                )
+    for places in pools(subjects):
+        pool = [subjects[at] for at in places]
+        ranks, nodes = _ranks(pool) or [], int(pool[0]["nnodes"])
+        free = (rank for rank in range(nodes) if rank not in ranks)
+        for at, rank in enumerate(ranks):
+            if rank not in ranks[:at]:
+                continue
+            own = next(free, None)
+            yield Says(
+                f"Two nodes of one server have {RANK} {rank}: they take the same ranks, and others stay away.",
+                "" if own is not None else f"{len(pool)} nodes are started for {nodes}: leave this one out.",
+                (RANK,),
+                (write(RANK, own),) if own is not None else (),
+                pool=named_role(pool[0]),
+                member=places[at],
+            )
 
 
 @rule("pool-rank-gap", "error", f"{ENGINE}, rank layout")
 def rank_gap(subjects: Sequence[Subject]) -> Iterator[Says]:
     """A rank below others that are given is started nowhere."""
-    for pool in pools(subjects):
+    for places in pools(subjects):
+        pool = [subjects[at] for at in places]
         ranks = _ranks(pool) or []
         missing = sorted(set(range(max(ranks, default=0))) - set(ranks))
         if missing:
@@ -111,7 +122,8 @@ def rank_gap(subjects: Sequence[Subject]) -> Iterator[Says]:
 @rule("pool-rank-rest", "advice", f"{ENGINE}, rank layout")
 def rank_rest(subjects: Sequence[Subject]) -> Iterator[Says]:
     """The nodes of the highest ranks are started elsewhere, or not at all."""
-    for pool in pools(subjects):
+    for places in pools(subjects):
+        pool = [subjects[at] for at in places]
         ranks, nodes = _ranks(pool), int(pool[0]["nnodes"])
         if ranks and len(set(ranks)) == len(ranks) and max(ranks) + 1 < nodes:
             rest = f"{max(ranks) + 1} to {nodes - 1}" if max(ranks) + 2 < nodes else f"{nodes - 1}"
@@ -131,17 +143,19 @@ def _listed(ranks: Sequence[int]) -> str:
 @rule("pool-differs", "error", f"{ENGINE}, rank layout")
 def differs(subjects: Sequence[Subject]) -> Iterator[Says]:
     """Leader and workers of one server have the same shape, model and meeting place."""
-    for head, *workers in pools(subjects):
+    for first, *workers in pools(subjects):
+        head = subjects[first]
         if not is_head(head):
             continue
-        for flag, field in SHARED:
-            odd = next((s for s in workers if not is_head(s) and _contradicts(head, s, flag, field)), None)
-            if odd is not None:
+        for (flag, field), at in product(SHARED, workers):
+            odd, value = subjects[at], head.value(flag)
+            if not is_head(odd) and _contradicts(head, odd, flag, field):
                 yield Says(
-                    f"The nodes of one server differ in {flag}: node 0 has {head[field]}, another {odd[field]}.",
-                    f"Write {flag} {head[field]} on every node.",
-                    (flag,),
+                    f"The nodes of one server differ in {flag}: node 0 has {head[field]}, this one {odd[field]}.",
+                    flags=(flag,),
+                    edits=remove(flag) if value is None else (write(flag, value),),
                     pool=named_role(head),
+                    member=at,
                 )
 
 

@@ -43,11 +43,9 @@ def free_port(first: int, taken: Collection[int]) -> int:
     return next(port for port in range(first, MOST, STEP) if port not in taken)
 
 
-def other_port(ours: Subject, theirs: Subject) -> int:
-    """A port for the API of `theirs` that neither server takes."""
-    taken = {*ports(ours).values(), *ports(theirs).values()}
-    first = ours["port"] + STEP
-    return free_port(first if 0 < first < MOST - STEP * len(taken) else DEFAULT_PORT, taken)
+def next_port(port: int, taken: Collection[int]) -> int:
+    """A port near `port` that nothing takes."""
+    return free_port(port + STEP if 0 < port < MOST - STEP * (len(taken) + 1) else DEFAULT_PORT, taken)
 
 
 @rule("port-collision", "error", f"{ENGINE}, port allocation")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from urllib.parse import urlsplit
 
 from perilune.plan.rules.edits import write
-from perilune.plan.rules.ports import DEFAULT_BOOTSTRAP, LOOPBACK, other_port
+from perilune.plan.rules.ports import DEFAULT_BOOTSTRAP, LOOPBACK, next_port, ports
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject, whole
 
@@ -149,7 +149,8 @@ def same_host(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     if _same_port(p, d) and _one_host(router):
         yield Says(
             f"The router reaches both roles at one host, and both serve port {p['port']}: the second does not start.",
-            "Give decode a port of its own, and name it in the router's command.",
+            f"Write --port {next_port(p['port'], {*ports(p).values(), *ports(d).values()})} on decode and in its URL "
+            "after the router's --decode.",
             ("--port",),
             pool="decode",
         )
@@ -162,7 +163,7 @@ def maybe_same_host(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
         yield Says(
             f"Both roles serve port {p['port']}: on one host the second does not start.",
             flags=("--port",),
-            edits=(write("--port", other_port(p, d)),),
+            edits=(write("--port", next_port(p["port"], {*ports(p).values(), *ports(d).values()})),),
             pool="decode",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perilune.plan.rules import Finding, apply_edits
+from perilune.plan.rules import Finding, apply_edits, fleet_findings
 from perilune.plan.rules.pools import pools
 from perilune.plan.server import Server
 from perilune.plan.sources.judge import Judge, Judged, Routers, pair_of
@@ -24,6 +24,11 @@ def corrected(judge: Judge, servers: Sequence[Judged], routers: Routers = ()) ->
                     for at in _nodes(now, d if finding.pool == "decode" else p):
                         now[at] = _alone(judge, _edited(judge, now[at], finding))
                     break
+        for group in Together(now).groups:
+            for finding in fleet_findings([now[index].subject for index in group]):
+                if finding.severity == "error" and finding.edits and finding.member is not None:
+                    at = group[finding.member]
+                    now[at] = _alone(judge, _edited(judge, now[at], finding))
         if before == [one.found.server for one in now]:
             break
     return [one.found.server for one in now]
@@ -31,10 +36,10 @@ def corrected(judge: Judge, servers: Sequence[Judged], routers: Routers = ()) ->
 
 def _nodes(servers: Sequence[Judged], head: int) -> list[int]:
     """The server and those that are nodes of it: what changes on one node changes on all."""
-    mine = servers[head].subject
     beside = sorted({index for group in Together(servers).groups if head in group for index in group} | {head})
+    mine = beside.index(head)
     pool = next((pool for pool in pools([servers[index].subject for index in beside]) if mine in pool), [mine])
-    return [index for index in beside if servers[index].subject in pool]
+    return [beside[at] for at in pool]
 
 
 def _alone(judge: Judge, one: Judged) -> Judged:

@@ -166,6 +166,8 @@ def placed(finding: Finding, one: Judged) -> Finding:
 
 
 def _placed_in_fleet(finding: Finding, servers: Sequence[Judged]) -> Finding:
+    if finding.member is not None:
+        return placed(finding, servers[finding.member])
     candidates = [one for one in servers if finding.pool in ("", one.found.name, one.subject.role)] or list(servers)
     writes = (one for one in candidates if any(one.found.place_of(name) is not None for name in finding.flags))
     return placed(finding, next(writes, candidates[0]))
