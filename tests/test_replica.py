@@ -175,8 +175,8 @@ def test_retraction_sends_back_the_longest_prompt_of_the_shortest_outputs() -> N
 
 
 REFUSED = [
-    ("over the context", (0.0, 4000, 200), "context_length"),
-    ("over the pool", (0.0, 1000, 1), "kv_tokens"),
+    ("over the context", (0.0, 4000, 200), "the context"),
+    ("over the pool", (0.0, 1000, 1), "the KV pool"),
 ]
 
 

@@ -93,10 +93,12 @@ class Rank:
     def admit(self, batch: Batch, landing: Flight | None, now: int) -> Flight | None:
         """The next prefill of a micro-batch, if there is one; `landing` is its prefill still in flight."""
         queue = self.queue
-        joining = batch.coming if landing is None else [*batch.coming, *landing.done]
-        running = batch.count + len(joining)
         if landing is not None:
             batch.merged(alone=landing.mixed or not batch.count, cut=landing.cut is not None)
+            joining = [*batch.coming, *landing.done]
+        else:
+            joining = batch.coming
+        running = batch.count + len(joining)
         if not running:
             batch.full = False
         if self.chunked is None and (batch.full or not queue):
