@@ -27,7 +27,8 @@ def script(*flags: str) -> str:
         ("--dist-init-addr 10.0.0.2:20000 --node-rank 1", f"{MEET} --node-rank 1"),
         (f"{MEET} --node-rank 0", f"{MEET} --node-rank 1"),
         (f"{MEET} --node-rank 1 --kv-cache-dtype fp8_e4m3", f"{MEET} --node-rank 1"),
-        (f"{MEET} --node-rank 1 --page-size 1", f"{MEET} --node-rank 1"),
+        (f"{MEET} --node-rank 1 --chunked-prefill-size 4096", f"{MEET} --node-rank 1"),
+        (f"{MEET} --node-rank 1 --disable-radix-cache", f"{MEET} --node-rank 1"),
     ],
 )
 def test_the_odd_node_is_made_like_node_0(tmp_path: Path, second: str, right: str) -> None:

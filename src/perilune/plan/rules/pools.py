@@ -21,9 +21,15 @@ SHARED = (
     ("--model-path", "model_path"),
     ("--kv-cache-dtype", "kv_cache_dtype"),
     ("--page-size", "page_size"),
+    ("--chunked-prefill-size", "chunked_prefill_size"),
+    ("--max-running-requests", "max_running_requests"),
+    ("--disable-radix-cache", "disable_radix_cache"),
+    ("--moe-a2a-backend", "moe_a2a_backend"),
+    ("--speculative-algorithm", "speculative_algorithm"),
+    ("--speculative-num-draft-tokens", "speculative_num_draft_tokens"),
     (MEET, "dist_init_addr"),
 )
-"""What every node of a server must have alike: flags and the values that they come to."""
+"""What every node of a server must have alike, for each schedules by itself: flags and the values they come to."""
 
 
 def pools(subjects: Sequence[Subject]) -> list[list[int]]:
@@ -148,12 +154,12 @@ def differs(subjects: Sequence[Subject]) -> Iterator[Says]:
         if not is_head(head):
             continue
         for (flag, field), at in product(SHARED, workers):
-            odd, value = subjects[at], head.value(flag)
+            odd = subjects[at]
             if not is_head(odd) and _contradicts(head, odd, flag, field):
                 yield Says(
                     f"The nodes of one server differ in {flag}: node 0 has {head[field]}, this one {odd[field]}.",
                     flags=(flag,),
-                    edits=remove(flag) if value is None else (write(flag, value),),
+                    edits=(write(flag, head.value(flag)),) if head.wrote(flag) else remove(flag),
                     pool=named_role(head),
                     member=at,
                 )
