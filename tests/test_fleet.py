@@ -88,6 +88,15 @@ def test_prefill_waits_for_room_on_decode() -> None:
     assert found.waits_s["request_limit"] > 0
 
 
+def test_room_that_is_set_apart_is_no_running_request() -> None:
+    """Six may be under way to a decode server that runs two at once."""
+    fleet = pd_fleet(1, 1, settings=DecodeSettings(extra_slots=4, reserved_tokens=64), of_decode={"requests": 2})
+    found = run([Request(0.0, 128, 400)] * 12, fleet)
+    (decode,) = (one for one in found.replicas if one.role == "decode")
+    assert found.admitted_max == 2
+    assert 1.9 < max(decode.series.running) <= 2
+
+
 @pytest.mark.parametrize(("reserved", "together"), [(0, 8), (64, 4), (192, 2)])
 def test_reserved_tokens_keep_requests_out(reserved: int, together: int) -> None:
     """16 pages of 64 tokens; each request needs one page and the reserve, and the reserve of those before it."""
@@ -135,7 +144,7 @@ def test_a_retracted_request_comes_back_with_its_kv() -> None:
     gone = run(requests, lost)
     assert gone.requests.retracted == 0
     assert gone.requests.rejected > 0
-    assert "requests refused: retracted." in " ".join(gone.notes)
+    assert "refused: retracted, and the decode server keeps no backup of their KV." in " ".join(gone.notes)
 
 
 def test_a_prompt_goes_into_the_prefill_cache_when_it_is_sent() -> None:

@@ -313,6 +313,21 @@ def test_a_plan_that_would_not_boot_is_a_finding(perilune) -> None:
     assert run.out == ""
 
 
+A3 = "--hardware a3 --mode unified --strategy balanced --quant w4a8"
+
+
+def test_the_variant_that_boots_is_named_and_rehearsed(perilune) -> None:
+    """Weights, draft and loading overrun an Ascend A3 die; splitting the shared experts makes room."""
+    refused = perilune(f"rehearse {A3} --concurrency 2 --requests 2 {SHORT}")
+    edit = "add --enable-shared-experts-attn-tp and --enable-dense-mlp-attn-tp"
+    assert refused.code == 1
+    assert f"--corrected takes it: {edit}." in refused.err
+    served = perilune(f"rehearse {A3} --concurrency 2 --requests 2 {SHORT} --corrected --json")
+    assert served.code == 0
+    assert served.document["settings"] == {"corrected": edit}
+    assert "--enable-dense-mlp-attn-tp" in served.document["plan"]["pools"][0]["command"]
+
+
 def test_requests_over_the_context_are_rejected_not_served(perilune) -> None:
     run = perilune(f"rehearse {PLAIN} --set context-length=2048 --rate 1 --requests 3 --isl 4096 --osl 64 --json")
     assert run.document["requests"]["rejected"] == 3

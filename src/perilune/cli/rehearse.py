@@ -14,6 +14,8 @@ from perilune.cli.rehearse_traffic import MILLISECONDS, RATE, described, traffic
 from perilune.errors import UnusableInput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from perilune.plan.deployment import Deployment, Role
     from perilune.plan.planned import Plan
     from perilune.rehearse.fleet.outages import Lost
@@ -94,6 +96,7 @@ def _rehearsed(
     profile: Path | None,
     fails: tuple[str, ...],
     lost: Lost | None,
+    corrected: bool,
     replicas: int | None,
     prefill_replicas: int | None,
     decode_replicas: int | None,
@@ -109,6 +112,8 @@ def _rehearsed(
     from perilune.cli.rehearse_files import Outputs
     from perilune.cli.rehearse_view import Interrupt, Progress, print_lines
     from perilune.plan.planned import plan
+    from perilune.rehearse.booting import corrected as corrected_plan
+    from perilune.rehearse.booting import no_boot
     from perilune.rehearse.fleet.outages import parse_outage
     from perilune.rehearse.perform import Settings, perform
     from perilune.rehearse.report import document, summary
@@ -117,6 +122,9 @@ def _rehearsed(
     if lost is not None and not fails:
         raise UnusableInput("No server fails.", where="--lost", fix="Give --fail REPLICA@T+D, or leave it out.")
     planned = plan(deployment)
+    edits: Mapping[str, str] = {}
+    if corrected:
+        planned, edits = corrected_plan(planned)
     if acceptance_length is not None and not any(
         pool.resolved.values["speculative_algorithm"] for pool in planned.pools
     ):
@@ -127,20 +135,17 @@ def _rehearsed(
         encoders=encoders or 0,
         outages=tuple(parse_outage(text) for text in fails),
         lost=lost or "resubmit",
+        corrected=edits,
         profiles=_profiles(planned, profile),
         acceptance_length=acceptance_length,
         targets=_targets(slo_ttft_ms, slo_tpot_ms),
         records=records is not None,
         spans=trace_out is not None,
     )
-    for item in planned.pools:
-        if not item.ledger.boots:
-            ledger = item.ledger
-            output.note(
-                f"perilune: The {item.pool.role} pool would not boot, so there is nothing to rehearse: "
-                f"{ledger.error or ledger.load_error or ledger.allocation_error}"
-            )
-            return 1
+    why = no_boot(planned)
+    if why is not None:
+        output.note(f"perilune: {why}")
+        return 1
     outputs = Outputs(html=html, plots=plots, trace=trace_out, records=records)
     outputs.refuse_unwritable([plan_file, load.trace, profile])
     with Progress(load.total) as progress, Interrupt() as interrupt:

@@ -31,6 +31,9 @@ def fleet_options(function: F) -> F:
     ):
         function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
     function = click.option(
+        "--corrected", is_flag=True, help="Where a pool would not boot, rehearse its variant that does."
+    )(function)
+    function = click.option(
         "--lost",
         type=click.Choice(("resubmit", "router", "fail")),
         help="Requests of a server that fails: all start over (default), only those without output, or none.",

@@ -88,6 +88,8 @@ def fixed_options(function: F) -> F:
     ]
     for flag, kind, metavar, text in reversed(fixed):
         function = click.option(flag, type=kind, metavar=metavar, help=text)(function)
+    text = "Where a pool would not boot, rehearse its variant that does."
+    function = click.option("--corrected", is_flag=True, help=text)(function)
     seed = click.IntRange(0, 2**63 - 1)
     return click.option("--seed", type=seed, default=0, metavar="S", help="Of all that is random.")(function)
 
@@ -157,7 +159,8 @@ def _grid(plan_file: Path | None, given: dict[str, Any]) -> tuple[Point, ...]:
     elif not axes["hardware"]:
         raise UnusableInput("Say which hardware to sweep.", where="--hardware", fix="Or give a plan file.")
     replicas, ratios, levers = given.pop("replicas"), given.pop("pd"), given.pop("lever") or (NO_LEVER,)
-    shared = {"router": _router(given.pop("router")), **{n: given.pop(n) for n in ("acceptance_length", "profile")}}
+    shared = {n: given.pop(n) for n in ("acceptance_length", "profile", "corrected")}
+    shared["router"] = _router(given.pop("router"))
     traffic = described(given)
     made_for: dict[str, Any] = {}
     if plan_file is None and "trace" in traffic:

@@ -52,6 +52,7 @@ class Settings:
     profiles: Mapping[str, Efficient] = field(default_factory=dict)  # of `perilune calibrate`, by platform
     outages: tuple[Outage, ...] = ()
     lost: Lost = "resubmit"  # what becomes of the requests of a server that fails
+    corrected: Mapping[str, str] = field(default_factory=dict)  # edits that made a pool boot, by role
     encoders: int = 0  # servers of one GPU each that only encode images
     records: bool = False  # keep every request
     spans: bool = False  # keep every stretch of every server
@@ -192,4 +193,9 @@ def _told(settings: Settings) -> dict[str, str]:
     told = {"failures": f"{', '.join(outages)}; {AFTER[settings.lost]}"} if outages else {}
     if settings.encoders:
         told["encoders"] = f"{settings.encoders:,}, one GPU each, counted in the figures per GPU"
+    if settings.corrected:
+        several = len(settings.corrected) > 1
+        told["corrected"] = "; ".join(
+            f"{role}: {edits}" if several else edits for role, edits in settings.corrected.items()
+        )
     return told

@@ -19,11 +19,12 @@ from perilune.plan.deployment import Deployment
 from perilune.plan.display import shape_text
 from perilune.plan.memory.levers import Outcome
 from perilune.plan.planned import Plan, PlannedPool, plan
+from perilune.rehearse.booting import no_boot
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.report.text import short_time
 from perilune.rehearse.sweep.grid import NO_LEVER, Point, Servers
 from perilune.rehearse.sweep.parallel import each_done
-from perilune.rehearse.sweep.rehearsed import Result, no_boot, rehearsed
+from perilune.rehearse.sweep.rehearsed import Result, rehearsed
 
 Percentile = Literal["p50", "p90", "p99"]
 

@@ -14,7 +14,7 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from perilune.errors import UnusableInput
 from perilune.rehearse.events import ARRIVAL, Events
@@ -243,8 +243,23 @@ def _outcome(
     )
 
 
+REFUSED: Final = {
+    "context_length": "longer than the context",
+    "kv_tokens": "longer than what the KV pool ever has free",
+    "state_slots": "the pools never have a state slot free",
+    "request_limit": "the server runs as many as it may",
+    "queue_full": "the queue was full (--max-queued-requests)",
+    "retracted": "retracted, and the decode server keeps no backup of their KV",
+    "server_lost": "lost with a server that failed",
+}
+"""Why requests were refused, in words."""
+
+
 def _notes(tally: Tally) -> list[str]:
-    refused = [f"{count} requests refused: {why}." for why, count in sorted(tally.why_rejected.items())]
+    refused = [
+        f"{count:,} {'request' if count == 1 else 'requests'} refused: {REFUSED.get(why, why)}."
+        for why, count in sorted(tally.why_rejected.items())
+    ]
     return refused + [f"{count} {what}." for what, count in sorted(tally.remarks.items())]
 
 

@@ -198,6 +198,10 @@ class DecodeReplica(Replica):
             self.admitted_max = running
         return any(lane.pending is not None for lane in self.lanes)
 
+    def _schedule(self) -> None:
+        self._rows = sum([lane.batch.count for lane in self.lanes])  # room set apart is no running request
+        super()._schedule()
+
     def _grant(self, rank: DecodeRank, now: int) -> None:
         batches = [lane.batch for lane in self.lanes if lane.rank is rank]
         granted, blocked = rank.grant(batches, self._running_on(rank), now)

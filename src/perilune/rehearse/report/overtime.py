@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from perilune.rehearse.outcome import Outcome, Series
 
 PLACES = {"unified": "running", "prefill": "at prefill", "decode": "at decode"}
-"""Requests that hold a place on the servers of a role. On decode that begins when room is set apart for one."""
+"""Requests that run on the servers of a role; on prefill they hold their place until their KV is sent."""
 
 
 def middles(series: Series) -> list[float]:

@@ -81,6 +81,7 @@ class Point:
     router: PolicyName | None = None
     acceptance_length: float | None = None
     profile: Path | None = None
+    corrected: bool = False  # a pool that would not boot is rehearsed in its variant that does
 
     def deployment(self) -> Deployment:
         """Composed, or read from the plan file, with the lever pulled; raises Refused or UnusableInput."""

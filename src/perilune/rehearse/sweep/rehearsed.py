@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from perilune.errors import Refused
 from perilune.plan.planned import Plan, plan
+from perilune.rehearse.booting import corrected, no_boot
 from perilune.rehearse.perform import Settings, perform
 from perilune.rehearse.report.document import document
 from perilune.rehearse.sweep.grid import Point
@@ -28,6 +30,7 @@ KEPT: Final = (
     "waits_s",
     "cache",
     "notes",
+    "settings",
 )
 """Members of a rehearsal's JSON that a point keeps."""
 
@@ -44,22 +47,15 @@ def rehearsed(point: Point) -> Result:
         planned = plan(point.deployment())
     except Refused as refusal:
         return {"refused": str(refusal)}
+    edits: Mapping[str, str] = {}
+    if point.corrected:
+        planned, edits = corrected(planned)
     why = no_boot(planned)
-    return {"refused": why} if why else served(planned, point)
+    return {"refused": why} if why else served(planned, point, edits)
 
 
-def no_boot(planned: Plan) -> str | None:
-    """Why a pool would not boot; None when all do."""
-    for item in planned.pools:
-        found = item.ledger
-        if not found.boots:
-            error = found.error or found.load_error or found.allocation_error
-            return f"The {item.pool.role} pool would not boot: {error}"
-    return None
-
-
-def served(planned: Plan, point: Point) -> Result:
-    """The figures of a plan that boots."""
+def served(planned: Plan, point: Point, edits: Mapping[str, str]) -> Result:
+    """The figures of a plan that boots; `edits` made its pools boot."""
     platforms = dict.fromkeys(item.pool.platform for item in planned.pools)
     profiles = {name: calibrated(name, point.profile) for name in platforms}
     settings = Settings(
@@ -67,6 +63,7 @@ def served(planned: Plan, point: Point) -> Result:
         router=point.router,
         acceptance_length=point.acceptance_length,
         profiles={name: profile for name, profile in profiles.items() if profile is not None},
+        corrected=edits,
     )
     run = perform(planned, point.load, settings)
     if run.outcome.interrupted:

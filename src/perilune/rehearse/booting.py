@@ -1,0 +1,30 @@
+"""Whether a plan boots, why not, and the nearest plan that does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perilune.plan.planned import Plan, plan
+
+
+def no_boot(planned: Plan) -> str | None:
+    """Why a pool would not boot, and the edits of its variant that would; None when all pools boot."""
+    for item in planned.pools:
+        found = item.ledger
+        if not found.boots:
+            error = str(found.error or found.load_error or found.allocation_error).rstrip(".")
+            known = item.correction
+            remedy = "" if known is None else f" A variant boots, and --corrected takes it: {'; '.join(known.edits)}."
+            return f"The {item.pool.role} pool would not boot: {error}.{remedy}"
+    return None
+
+
+def corrected(planned: Plan) -> tuple[Plan, Mapping[str, str]]:
+    """The plan with every pool that would not boot in its variant that does, and the edits by role.
+
+    A plan that boots, or of which no pool has such a variant, is the same plan.
+    """
+    edits: dict[str, str] = {
+        item.pool.role: "; ".join(item.correction.edits) for item in planned.pools if item.correction
+    }
+    return (plan(planned.corrected), edits) if edits else (planned, {})
