@@ -22,6 +22,7 @@ from perilune.rehearse.engine import Engine
 from perilune.rehearse.events import ARRIVAL, STEP, WAKE, Events
 from perilune.rehearse.replica.chronicle import Chronicle
 from perilune.rehearse.replica.clock import first_after, lasts
+from perilune.rehearse.replica.door import Balance, refusal
 from perilune.rehearse.replica.forward import Forward
 from perilune.rehearse.replica.lane import Lane
 from perilune.rehearse.replica.live import Live
@@ -30,11 +31,6 @@ from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.results import Results
 from perilune.rehearse.tally import Tally
 from perilune.rehearse.ticks import TOKEN
-
-INPUT_MARGIN = 6
-"""A prompt must be shorter than the context or the pool by this (`managers/tp_worker.py`, `managers/utils.py`)."""
-
-CUT_SHORT = "answers cut short: the KV pool or the context holds no more"
 
 Ended = Callable[[Live, int], None]
 Fetch = Callable[[Live, Rank, int], bool]
@@ -83,7 +79,7 @@ class Replica:
         self._memory = self.memory_of(engine, tally, self._refuse)
         self.forward = self.forward_of(engine, costs, self._memory)
         self._results = self.results_of(engine, self._memory, tally, seed, self._end, self._come_later)
-        self._turn = 0  # of round robin over the ranks
+        self._balance = Balance(engine.load_balance)
         self._planned = False  # the next step was decided on already
         self._running = False  # a step is under way
         self._waking = False
@@ -105,7 +101,7 @@ class Replica:
         if why is not None:
             self._refuse(live, now, why)
             return
-        rank = self._pick_rank(live)
+        rank = self._balance.pick(self.ranks)
         if self.engine.max_queued is not None and len(rank.queue) >= self.engine.max_queued:
             self._refuse(live, now, "queue_full")
             return
@@ -163,45 +159,13 @@ class Replica:
         """The server is back, empty."""
         self.up = True
 
-    # Admission at the door
-
     def _refusal(self, live: Live) -> str | None:
-        """Why a request can never be served, after cutting it as the engine does."""
-        engine = self.engine
-        longest = min(engine.context, engine.tokens)
-        if engine.truncates:
-            live.isl = min(live.isl, longest - INPUT_MARGIN)
-        elif live.isl + live.osl > engine.context:
-            return "context_length"
-        elif live.isl > longest - INPUT_MARGIN - 1:
-            return "context_length" if engine.context <= engine.tokens else "kv_tokens"
-        pages = -(-live.isl // engine.page) * engine.page
-        osl = min(live.osl, longest - 2 - live.isl, engine.tokens - pages - engine.page - 1)
-        if osl <= 0:
-            return "kv_tokens"
-        if osl < live.osl:
-            self._tally.remark(CUT_SHORT)
-            live.osl = osl
-        return None
+        return refusal(self.engine, live, self._tally)
 
     def _refuse(self, live: Live, now: int, why: str) -> None:
         self.load -= 1
         self._tally.reject(live, now, why)
         self._ended(live, now)
-
-    def _pick_rank(self, live: Live) -> Rank:
-        """The attention-DP rank, as `--load-balance-method` has it (`managers/data_parallel_controller.py`)."""
-        ranks = self.ranks
-        if len(ranks) == 1:
-            return ranks[0]
-        method = self.engine.load_balance
-        if method == "total_requests":
-            return min(ranks, key=lambda rank: rank.rows + len(rank.queue))
-        if method == "total_tokens":
-            return min(ranks, key=lambda rank: (rank.prompts, rank.rows + len(rank.queue)))
-        turn = self._turn
-        self._turn = (turn + 1) % len(ranks)
-        return ranks[turn]
 
     # Boundaries
 
