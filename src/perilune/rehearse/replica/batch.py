@@ -103,19 +103,6 @@ class Batch:
         """KV tokens that are surely enough for so many steps more."""
         return self.growth * steps // TOKEN + self.count * self._page // TOKEN
 
-    def fits(self, room: int, most: int) -> int:
-        """How many steps, at most `most` and at least one, need no more than `room` KV tokens."""
-        if self.most_needed(most) <= room or self.needs(most) <= room:
-            return most
-        low, high = 1, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.needs(middle) <= room:
-                low = middle
-            else:
-                high = middle
-        return low
-
     def advance(self, steps: int) -> None:
         """So many steps were done."""
         self.steps += steps

@@ -29,6 +29,7 @@ from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.results import Results
+from perilune.rehearse.replica.stretch import stretch
 from perilune.rehearse.tally import Tally
 from perilune.rehearse.ticks import TOKEN
 
@@ -321,45 +322,10 @@ class Replica:
         return False
 
     def _stretch(self) -> int:
-        """Decode steps until a request finishes or the KV pool is full, if nothing can be decided before."""
+        """Decode steps until there is something to decide."""
         if self._one_step:
             return 1
-        steps = self.forward.most
-        for lane in self.lanes:
-            rank = lane.rank
-            if lane.flight is not None or lane.ghosts or rank.chunked is not None:
-                return 1
-            if rank.queue and not lane.batch.full:
-                return 1
-            if lane.decodes:
-                batch = lane.batch
-                left = batch.heap[0][0] - batch.steps if batch.heap else 1
-                if left < steps:
-                    steps = left
-        if steps == 1:
-            return 1
-        ahead = 1 if self.engine.overlap else 0  # pages are seen to so much earlier
-        if len(self.lanes) > 1:
-            return max(self._fits(steps + ahead) - ahead, 1)
-        lane = self.lanes[0]
-        return max(lane.batch.fits(lane.rank.room + lane.taken, steps + ahead) - ahead, 1)
-
-    def _fits(self, most: int) -> int:
-        """How many steps all lanes can make, at most `most`, before a rank's KV pool is full."""
-        for rank in self.ranks:
-            lanes = [lane for lane in self.lanes if lane.rank is rank and lane.decodes]
-            room = rank.room + sum(lane.taken for lane in lanes)
-            low, high = 1, most
-            if sum(lane.batch.most_needed(most) for lane in lanes) <= room:
-                continue
-            while high > low:
-                middle = (low + high + 1) // 2
-                if sum(lane.batch.needs(middle) for lane in lanes) <= room:
-                    low = middle
-                else:
-                    high = middle - 1
-            most = low
-        return most
+        return stretch(self.lanes, self.forward.most, ahead=1 if self.engine.overlap else 0)
 
     # What comes of a step
 
