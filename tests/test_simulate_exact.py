@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perilune.rehearse.fleet.outages import Outage
 from perilune.rehearse.outcome import Outcome
 from perilune.rehearse.simulate import simulate
+from perilune.rehearse.ticks import SECOND
 from rehearse_servers import Times, fleet_of, random_engine, random_traffic
 
 Event = tuple[int, str, int]
@@ -113,6 +114,21 @@ def test_gaps_between_outputs_fill_the_time_between_first_and_last(seed: int) ->
     gaps = found.itl_s.mean * found.itl_s.count
     spans = found.e2e_s.mean * found.e2e_s.count - found.ttft_s.mean * found.ttft_s.count
     assert gaps == pytest.approx(spans, rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_causes_add_up_to_all_the_time_in_queues(seed: int) -> None:
+    watched = Watched(seed)
+    found = watched.run()
+    since: dict[int, int] = {}
+    waited = 0
+    for now, what, index in watched.events:
+        if what in ("arrive", "retract"):
+            since[index] = now
+        elif index in since and what in ("admit", "reject"):
+            waited += now - since.pop(index)
+    assert sum(found.waits_s.values()) == pytest.approx(waited / SECOND, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

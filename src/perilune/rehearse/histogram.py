@@ -15,6 +15,8 @@ POINTS = 200
 class Histogram:
     """Whole numbers of ticks in bins that widen with the value, like a floating-point number's mantissa.
 
+    A percentile lies between order statistics, as numpy takes it.
+
     The bin is chosen by integer shifts alone, so that adding a ramp in closed form and adding its values one at a time
     give the same bins on any machine.
     """
@@ -69,10 +71,6 @@ class Histogram:
         for index, weight in other._bins.items():
             self._bins[index] = self._bins.get(index, 0) + weight
 
-    def quantile(self, share: float) -> float:
-        """The value in ticks that `share` of all lie at or below, between order statistics as numpy takes it."""
-        return self._quantiles((share,))[0]
-
     def distribution(self) -> Distribution:
         """The sketch in seconds, with at most `POINTS` points of its cumulative curve."""
         if not self.count:
@@ -89,23 +87,19 @@ class Histogram:
         )
 
     def _quantiles(self, shares: tuple[float, ...]) -> list[float]:
-        """Values at rising shares, in one walk over the bins."""
-        found: list[float] = []
-        ordered = sorted(self._bins.items())
-        at = seen = 0
-        for share in shares:
-            place = share * (self.count - 1)
-            whole = int(place)
-            values = []
-            for rank in (whole, min(whole + 1, self.count - 1)):
-                while seen + ordered[at][1] <= rank:
-                    seen += ordered[at][1]
-                    at += 1
-                values.append(self._middle(ordered[at][0]))
-                if rank == whole:
-                    back = at, seen
-            at, seen = back
-            found.append(values[0] + (values[1] - values[0]) * (place - whole))
+        """Values at some shares, in one walk over the bins."""
+        places = [share * (self.count - 1) for share in shares]
+        ranks = sorted({rank for place in places for rank in (int(place), min(int(place) + 1, self.count - 1))})
+        values: dict[int, float] = {}
+        seen = 0
+        for index, weight in sorted(self._bins.items()):
+            seen += weight
+            while len(values) < len(ranks) and ranks[len(values)] < seen:
+                values[ranks[len(values)]] = self._middle(index)
+        found = []
+        for place in places:
+            low, high = values[int(place)], values[min(int(place) + 1, self.count - 1)]
+            found.append(low + (high - low) * (place - int(place)))
         return found
 
     def _middle(self, index: int) -> float:

@@ -86,7 +86,13 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One rehearsal. `waits_s` sums, by cause, what all requests waited for; `slo` is there when one was given."""
+    """One rehearsal. Latencies are of requests that completed, but for `itl_s`.
+
+    `itl_s` counts every gap between two outputs of a request as a streaming client sees them: with speculation one gap
+    a verify step, whatever it yields. `tpot_s` is (e2e - ttft) / (osl - 1). `waits_s` sums, by cause, what all requests
+    waited for in queues: at any instant a queued request waits for one thing. `goodput` is there when targets were
+    given.
+    """
 
     traffic: str
     gpus: int
