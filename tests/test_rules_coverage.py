@@ -14,10 +14,11 @@ from perilune.facts.history import history, release
 from perilune.facts.rule_agreement import beyond_arguments
 from perilune.facts.rule_coverage import Covered, coverage
 from perilune.facts.rule_examples import examples
-from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES, subject_of
+from perilune.plan.rules import FLEET_RULES, GROUPS, PAIR_RULES, apply_edits, subject_of
 from perilune.plan.rules.refusals import KNOWN
 from perilune.plan.rules.releases import before, lacks_flag, still_takes
 from perilune.plan.rules.rule import COMPARED
+from perilune.plan.rules.versions import newer_flag
 from perilune.plan.server import Server
 
 RULES = [*(rule for rules in GROUPS.values() for rule in rules), *PAIR_RULES, *FLEET_RULES]
@@ -95,6 +96,30 @@ def test_the_releases_that_sources_name_are_those_compared() -> None:
 def test_a_release_decides_which_spellings_it_takes(engine: str, takes_old: bool, lacks_new: bool) -> None:
     assert still_takes(engine, "--mamba-scheduler-strategy") is takes_old
     assert bool(lacks_flag(engine, "--enable-shared-experts-attn-tp")) is lacks_new
+
+
+@pytest.mark.parametrize(
+    ("engine", "written", "for_it"),
+    [
+        ("0.5.21", "--attn-dp-size 4", "--dp-size 4 --enable-dp-attention"),
+        ("0.5.22", "--enable-hicache", "--enable-hierarchical-cache"),
+        ("0.5.18", "--enable-dense-mlp-attn-tp", ""),
+        ("0.5.22", "--attn-dp-size 4", "--attn-dp-size 4"),
+    ],
+)
+def test_a_flag_is_written_as_the_release_takes_it(engine: str, written: str, for_it: str) -> None:
+    """Which release has which name was read off the argument fields of each release's wheel."""
+    model = "sglang serve --model-path moonshotai/Kimi-K3 --tp-size 8"
+    subject = subject_of(Server.parse(f"{model} {written}"), platform("b300"), engine=engine)
+    edits = [edit for finding in newer_flag(subject) for edit in finding.edits]
+    assert apply_edits(subject.server, edits) == Server.parse(f"{model} {for_it}".strip())
+
+
+def test_a_variable_that_the_release_reads_counts_as_the_flag_of_today() -> None:
+    server = Server.parse("SGLANG_K3_SHARED_EXPERTS_ATTN_TP=1 --model-path moonshotai/Kimi-K3 --tp-size 8")
+    old, new = (subject_of(server, platform("b300"), engine=engine) for engine in ("0.5.18", "0.5.23"))
+    assert old["enable_shared_experts_attn_tp"]
+    assert not new["enable_shared_experts_attn_tp"]
 
 
 def test_releases_compare_as_numbers() -> None:

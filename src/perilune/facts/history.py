@@ -15,12 +15,16 @@ _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:\.?(?:post|rc|dev)\d
 
 
 class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Releases compared, oldest first. `_since` names the first with a name, `_until` the last."""
+    """Releases compared, oldest first. `_since` names the first with a name, `_until` the last.
+
+    `options_before` says how an option is written for releases without it: the first flag takes its value.
+    """
 
     versions: tuple[str, ...]
     source: str
     confidence: str
     options_since: Mapping[str, str]
+    options_before: Mapping[str, tuple[str, ...]]
     options_until: Mapping[str, str]
     environment_since: Mapping[str, str]
     environment_until: Mapping[str, str]

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
+from itertools import zip_longest
 
 from perilune.facts.flags import environment, renames
 from perilune.facts.rule_names import rule_names
 from perilune.plan.commandline import secrets
 from perilune.plan.commandline.secrets import is_secret_name
-from perilune.plan.rules.edits import Edit, write
-from perilune.plan.rules.releases import still_reads
+from perilune.plan.rules.edits import Edit
+from perilune.plan.rules.releases import moved, still_reads
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 _SHELL_NAME = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*|\$\(\s*[a-z]|`")  # not $(NAME), which Kubernetes expands
 KINDS = {"cuda": "NVIDIA", "hip": "AMD", "npu": "Ascend"}
-CLOSE = 0.86
+CLOSE, CLOSE_PART = 0.86, 0.7  # likeness of names, and of the one part in which they differ
 
 
 def _texts(s: Subject) -> Iterator[tuple[str, str]]:
@@ -80,21 +81,9 @@ def renamed(s: Subject) -> Iterator[Says]:
         yield Says(
             f"{ENGINE} does not read {name}." if gone else f"{name} is deprecated.",
             flags=(name,),
-            edits=_moved(s, name, rename.to),
+            edits=moved(s.server, rename),
             source=rename.source,
         )
-
-
-def _moved(s: Subject, name: str, to: str) -> tuple[Edit, ...]:
-    gone = Edit("unset-env", name)
-    if not to:
-        return (gone,)
-    if not to.startswith("--"):
-        return (gone, *(() if to in s.env else (Edit("env", to, s.env[name]),)))
-    flag, _, value = to.partition(" ")
-    if s.wrote(flag) or not s.on_env(name):
-        return (gone,)
-    return (gone, write(flag, value or None))
 
 
 @rule("env-unknown", "advice", f"{ENGINE} sources")
@@ -109,16 +98,22 @@ def misspelled(s: Subject) -> Iterator[Says]:
         near = get_close_matches(name, [known for known in environment() if known.startswith(family)], 1, CLOSE)
         if not near and (not closed or family != "SGLANG_"):
             continue
-        movable = near and near[0] not in s.env and not is_secret_name(name)
+        movable = near and near[0] not in s.env and not is_secret_name(name) and _is_slip(name, near[0])
         edits: tuple[Edit, ...] = () if near else (Edit("unset-env", name),)
         if movable:
             edits = (Edit("unset-env", name), Edit("env", near[0], s.env[name]))
         yield Says(
             f"{ENGINE} does not read {name}" + (f"; the closest name it reads is {near[0]}." if near else "."),
-            "" if edits else f"Use {near[0]}.",
+            "" if edits else f"Use {near[0]} if that was meant.",
             (name,),
             edits,
         )
+
+
+def _is_slip(written: str, name: str) -> bool:
+    """Whether two names differ as by a slip of the pen: within one of their parts, and little."""
+    parts = [(a, b) for a, b in zip_longest(written.split("_"), name.split("_"), fillvalue="") if a != b]
+    return len(parts) == 1 and SequenceMatcher(None, *parts[0]).ratio() >= CLOSE_PART
 
 
 @cache

@@ -31,7 +31,7 @@ def node_gpus(s: Subject) -> Iterator[Says]:
     )
 
 
-@rule("parallel-dp-renamed", "advice")
+@rule("parallel-dp-renamed", "advice", since="0.5.22")
 def old_attention_dp(s: Subject) -> Iterator[Says]:
     """--dp-size N with --enable-dp-attention is the old spelling of --attn-dp-size N."""
     if not s.wrote("--enable-dp-attention") or not s.wrote("--dp-size") or s.wrote("--attn-dp-size"):

@@ -9,7 +9,7 @@ from perilune.plan.resolve.state import Resolved
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.families import ATTENTION, SPECULATION
 from perilune.plan.rules.reaching import more_requests
-from perilune.plan.rules.rule import COMPARED, PAGE, Says, rule
+from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.splitting import LIMIT, running
 from perilune.plan.rules.subject import Subject
 
@@ -54,28 +54,6 @@ def _dspark_instead(s: Subject) -> tuple[Edit, ...]:
         write("--speculative-draft-model-path", DEFAULT_DRAFT),
         *remove(*(flag for flag in sizes if s.wrote(flag))),
     )
-
-
-@rule("spec-dflash-hooks", "error", f"Kimi-K3 model code of {COMPARED}", until="0.5.21")
-def dflash_hooks(s: Subject) -> Iterator[Says]:
-    """The Kimi-K3 model gives DFLASH the layers it reads from 0.5.21 on only."""
-    if s.parsed and s.is_k3 and s["speculative_algorithm"] == "DFLASH":
-        yield Says(
-            f"SGLang {s.engine} has no DFLASH hooks in the Kimi-K3 model; it knows DSPARK or none.",
-            flags=("--speculative-algorithm",),
-            edits=_dspark_instead(s),
-        )
-
-
-@rule("spec-pipeline-prefill", "error", f"speculation checks of {COMPARED}", until="0.5.21")
-def pipeline_prefill(s: Subject) -> Iterator[Says]:
-    """DSPARK beside pipeline stages, on a PD prefill server too, is refused before 0.5.21."""
-    if s.parsed and s.role == "prefill" and s["speculative_algorithm"] == "DSPARK" and s["pp_size"] > 1:
-        yield Says(
-            f"SGLang {s.engine} refuses DSPARK with --pp-size {s['pp_size']}, also on a prefill server.",
-            flags=("--speculative-algorithm", "--pp-size"),
-            edits=remove(*(flag for flag in SPECULATION if s.wrote(flag))),
-        )
 
 
 @rule("spec-dflash-platform", "advice", PAGE)
@@ -208,8 +186,6 @@ def snapshot_loops(s: Subject) -> Iterator[Says]:
 
 RULES = (
     request_limit,
-    dflash_hooks,
-    pipeline_prefill,
     dflash_platform,
     ragged_table,
     state_16bit,

@@ -19,6 +19,7 @@ from perilune.plan.resolve.arguments import engine_argv
 from perilune.plan.resolve.config_file import merge
 from perilune.plan.resolve.state import Rejected, Resolved
 from perilune.plan.rules.edits import Edit, apply_edits
+from perilune.plan.rules.releases import switched_on
 from perilune.plan.rules.settled import Absurd, leave_out, settled, without_absurd
 from perilune.plan.server import Server
 
@@ -131,7 +132,7 @@ class Subject:
 
     def on_env(self, name: str) -> bool:
         """Whether a switch of the environment is on."""
-        return self.env.get(name, "").strip().lower() in ("1", "true", "yes", "y", "on")
+        return switched_on(self.env.get(name))
 
     def again(self, edits: Iterable[Edit]) -> Ledger:
         """The ledger after edits, on the same machine."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perilune.facts.flags import renames
 from perilune.facts.history import JUDGED, history, release
 from perilune.plan.rules.edits import Edit
-from perilune.plan.rules.releases import lacks_flag, lacks_variable, renaming
+from perilune.plan.rules.releases import lacks_flag, lacks_variable, renaming, spelled_before
 from perilune.plan.rules.rule import COMPARED, ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject
 
@@ -29,7 +29,7 @@ def unknown_version(s: Subject) -> Iterator[Says]:
         )
     else:
         yield Says(
-            f"Flags and variables are judged for {s.engine}; defaults, checks and memory are those of {JUDGED}.",
+            f"Flags, variables and known refusals are those of {s.engine}, defaults and memory those of {JUDGED}.",
             f"Run {ENGINE}, or hold what the server prints at boot against this.",
             ("--sglang",),
         )
@@ -52,12 +52,12 @@ def newer_flag(s: Subject) -> Iterator[Says]:
     if s.engine == JUDGED:
         return
     for flag in s.server.flags:
-        first = lacks_flag(s.engine, flag.name)
+        first = lacks_flag(s.engine, flag.name) or lacks_flag(s.engine, flag.spelled)
         if first is not None:
             yield Says(
                 f"SGLang {s.engine} does not know {flag.spelled}, which came with {first}.",
                 flags=(flag.name,),
-                edits=(Edit("unset", flag.name),),
+                edits=spelled_before(s.engine, flag),
             )
 
 
