@@ -10,42 +10,38 @@ from perilune.plan.rules.families import SPECULATION
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
-STORE = "ASCEND_MF_STORE_URL"
+STORE, TRANSFER = "ASCEND_MF_STORE_URL", "--disaggregation-transfer-backend"
 
 
 @rule("ascend-store-missing", "error", f"{ENGINE}, Ascend transfer engine")
 def store_missing(s: Subject) -> Iterator[Says]:
     """A PD role with the Ascend transfer needs the address of its store."""
-    if (
-        s.parsed
-        and s.role != "unified"
-        and s.value("--disaggregation-transfer-backend") == "ascend"
-        and STORE not in s.env
-    ):
+    ascend = s.parsed and s.role != "unified" and s.value(TRANSFER) == "ascend" and s.platform.kind == "npu"
+    if ascend and STORE not in s.env:
         yield Says(
             f"The Ascend transfer engine does not start without {STORE}.",
             f"Set {STORE}=tcp://<address of the prefill head>:<free port> on both roles.",
-            (STORE, "--disaggregation-transfer-backend"),
+            (STORE, TRANSFER),
         )
 
 
 @rule("ascend-transfer", "error", PAGE)
 def transfer(s: Subject) -> Iterator[Says]:
-    """PD on A3 goes over the Ascend memory fabric."""
-    if (
-        s.accepted
-        and s.platform.id == "a3"
-        and s.role != "unified"
-        and s["disaggregation_transfer_backend"]
-        in (
-            "mooncake",
-            "nixl",
-        )
-    ):
+    """PD on A3 goes over the Ascend memory fabric, which other accelerators do not have."""
+    if not s.accepted or s.role == "unified":
+        return
+    chosen, fabric = s["disaggregation_transfer_backend"], s.platform.kind == "npu"
+    if s.platform.id == "a3" and chosen in ("mooncake", "nixl"):
         yield Says(
-            f"PD on A3 transfers with the ascend backend, not {s['disaggregation_transfer_backend']}.",
-            flags=("--disaggregation-transfer-backend",),
-            edits=(write("--disaggregation-transfer-backend", "ascend"),),
+            f"PD on A3 transfers with the ascend backend, not {chosen}.",
+            flags=(TRANSFER,),
+            edits=(write(TRANSFER, "ascend"),),
+        )
+    elif chosen == "ascend" and not fabric:
+        yield Says(
+            f"{TRANSFER} ascend needs the Ascend memory fabric; this is {s.platform.label}.",
+            flags=(TRANSFER,),
+            edits=(write(TRANSFER, "nixl" if s.platform.kind == "cuda" else "mooncake"),),
         )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from perilune.facts.rule_names import rule_names
+from perilune.plan.rules.edits import Edit
 from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 NVFP4 = "nvfp4"
+SELF_HOSTED = "DYN_SELF_HOST_METADATA"
+LAST_WITHOUT_K3 = (1, 2, 1)
+_DYNAMO = re.compile(r"ai-dynamo/[\w.-]+:v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?![\d.])")
 
 
 def _serves_nvfp4(s: Subject) -> bool:
@@ -25,13 +30,15 @@ def _right(s: Subject) -> str:
 @rule("image-floating", "advice", "sgl-project/sglang issue 32924")
 def floating(s: Subject) -> Iterator[Says]:
     """A tag moves: two nodes, or two days, may run different builds."""
-    if s.image and "@sha256:" not in s.image and "$" not in s.image and not s.template:
-        tag = s.image.rpartition("/")[2].partition(":")[2] or "latest"
-        yield Says(
-            f"The image is named by its tag {tag}, which can move to another build between two starts.",
-            "Name it by digest: IMAGE@sha256:...",
-            ("image",),
-        )
+    if not s.image or "@sha256:" in s.image or "$" in s.image or s.template:
+        return
+    tag = s.image.rpartition("/")[2].partition(":")[2]
+    named = f"is named by its tag {tag}" if tag else "has no tag, which means latest"
+    yield Says(
+        f"The image {named}: two starts, or two nodes, may get different builds.",
+        "Name it by digest: IMAGE@sha256:...",
+        ("image",),
+    )
 
 
 @rule("image-bad", "error", "known bad builds")
@@ -76,7 +83,25 @@ def hopper_build(s: Subject) -> Iterator[Says]:
         and not s.template
         and "sm90" not in s.image.lower()
     ):
-        yield Says("H100 needs the SM90a build of the Kimi-K3 image.", "Check how the image was built.", ("image",))
+        yield Says(
+            "H100 needs the SM90a build of the Kimi-K3 image, and nothing in the name says that this is one.",
+            "Use an image built for SM90a.",
+            ("image",),
+        )
 
 
-RULES = (floating, bad, image_platform, nvfp4, hopper_build)
+@rule("image-dynamo", "advice", "ai-dynamo/dynamo pull request 14617")
+def dynamo(s: Subject) -> Iterator[Says]:
+    """Frontends of Dynamo up to 1.2.1 have no tokenizer for Kimi-K3: the model never registers."""
+    found = _DYNAMO.search(s.image or "")
+    if not found or not s.parsed or not s.is_k3 or s.on_env(SELF_HOSTED):
+        return
+    if tuple(map(int, found.groups())) <= LAST_WITHOUT_K3:
+        yield Says(
+            f"The frontend of Dynamo {'.'.join(found.groups())} has no tokenizer for Kimi-K3: clients get 404.",
+            flags=("image", SELF_HOSTED),
+            edits=(Edit("env", SELF_HOSTED, "1"),),
+        )
+
+
+RULES = (floating, bad, image_platform, nvfp4, hopper_build, dynamo)

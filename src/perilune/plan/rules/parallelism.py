@@ -64,10 +64,11 @@ def attention_tp1(s: Subject) -> Iterator[Says]:
     """Attention DP equal to the TP size: every rank holds the whole MLA KV and whole states."""
     if not s.accepted or not s.is_k3 or s["attn_dp_size"] < 2 or s["attn_dp_size"] != s["tp_size"]:
         return
-    smaller = (write("--attn-dp-size", s["attn_dp_size"] // 2),)
-    edits = smaller if s.again(smaller).resolved.accepted else ()
+    size = s["attn_dp_size"]
+    smaller = ((write("--attn-dp-size", size >> n),) for n in range(1, size.bit_length() - 1))
+    edits = next((edits for edits in smaller if s.again(edits).boots), ())
     yield Says(
-        f"With attention DP {s['attn_dp_size']} every GPU keeps whole states and the whole MLA KV of its requests; "
+        f"With attention DP {size} every GPU keeps whole states and the whole MLA KV of its requests; "
         "the page uses this shape on 288 GB GPUs with the radix cache off only.",
         "" if edits else "Write a smaller --attn-dp-size.",
         ("--attn-dp-size",),

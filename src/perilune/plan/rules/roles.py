@@ -10,7 +10,7 @@ from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 EXTRA, RADIX = "--disaggregation-decode-extra-slots", "--disaggregation-decode-enable-radix-cache"
-ENGINES_EXTRA = 16  # extra slots where nothing is written
+PAGES_EXTRA = 16  # extra slots of the page's recipes
 
 
 @rule("pd-extra-slots", "capacity", f"{ENGINE}, pool allocation")
@@ -24,12 +24,25 @@ def extra_slots(s: Subject) -> Iterator[Says]:
     if more <= 0:
         return
     bytes_ = more * (found.inputs.per_slot if found.inputs else 0)
-    fewer = min(ENGINES_EXTRA, int(s["disaggregation_decode_extra_slots"] or ENGINES_EXTRA) // 2)
+    fewer = min(PAGES_EXTRA, int(s["disaggregation_decode_extra_slots"] or PAGES_EXTRA) // 2)
     yield Says(
         f"Besides the {sizing.slots} state slots it is sized for, the server builds {more} for requests in transfer: "
         f"{bytes_ / GIB:.1f} GiB a GPU that no budget counts.",
         flags=(EXTRA,),
         edits=(write(EXTRA, fewer),),
+    )
+
+
+@rule("pd-no-extra-slots", "advice", f"{PAGE}; {ENGINE}")
+def no_extra_slots(s: Subject) -> Iterator[Says]:
+    """A PD decode server of more than 32 requests a worker keeps no slots for requests in transfer unless told to."""
+    if not s.accepted or s.role != "decode" or s.wrote(EXTRA) or s.template or s["disaggregation_decode_extra_slots"]:
+        return
+    yield Says(
+        "No slot is kept for a request in transfer: while all that may run do, the next one waits on prefill until "
+        "one of them ends.",
+        flags=(EXTRA,),
+        edits=(write(EXTRA, PAGES_EXTRA),),
     )
 
 
@@ -40,7 +53,8 @@ def decode_radix_cost(s: Subject) -> Iterator[Says]:
     if not s.accepted or not s.wrote(RADIX) or inputs is None or not inputs.hybrid or inputs.slots_per_request < 2:
         return
     lean = s.again(remove(RADIX))
-    much = f": {s.ledger.admitted} requests run at once, {lean.admitted} without it" if lean.boots else ""
+    gains = lean.boots and (lean.admitted or 0) > (s.ledger.admitted or 0)
+    much = f": {s.ledger.admitted} requests run at once, {lean.admitted} without it" if gains else ""
     yield Says(
         f"With a prefix cache on decode a request holds {inputs.slots_per_request} state slots, not 1{much}.",
         flags=(RADIX,),
@@ -49,4 +63,4 @@ def decode_radix_cost(s: Subject) -> Iterator[Says]:
     )
 
 
-RULES = (extra_slots, decode_radix_cost)
+RULES = (extra_slots, no_extra_slots, decode_radix_cost)
