@@ -20,6 +20,7 @@ from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.hicache import HostedCache, HostSettings, Tier, new_store
 from perilune.rehearse.images import ImageSettings
+from perilune.rehearse.outcome import Outcome
 from perilune.rehearse.radix import Snapshots
 from perilune.rehearse.request import Request
 
@@ -95,11 +96,12 @@ def host(base: Server, store: Tier | None, policy: str, *, states: int | None, t
 
 
 def served(make: Any, load: tuple[list[Request], int | None], seed: int) -> tuple[Front, Log]:
-    """Run a fleet twice: alike, and with every request accounted for."""
+    """Run a fleet twice and then one step at a time: alike, and with every request accounted for."""
     requests, concurrency = load
     logs: list[Log] = []
+    outcomes: list[Outcome] = []
     fleet: Front
-    for _ in range(2):
+    for one_step in (False, False, True):
         fleet = make()
         log: Log = []
         look = watch(fleet)
@@ -108,14 +110,21 @@ def served(make: Any, load: tuple[list[Request], int | None], seed: int) -> tupl
             log.append((now, what, index))
             look(now, what, index)
 
-        found = run([replace(one) for one in requests], fleet, concurrency=concurrency, seed=seed, log=note)
+        found = run(
+            [replace(one) for one in requests], fleet, concurrency=concurrency, seed=seed, one_step=one_step, log=note
+        )
         logs.append(log)
+        outcomes.append(found)
         ends = [index for _, what, index in log if what in ("finish", "reject")]
         assert sorted(ends) == list(range(len(requests)))
         assert found.requests.completed + found.requests.rejected == len(requests)
         assert found.requests.unfinished == 0
         assert all(waited >= 0 for waited in found.waits_s.values())
-    assert logs[0] == logs[1]
+    again, stepped = outcomes[1:]
+    assert logs[0] == logs[1] == logs[2]
+    assert outcomes[0] == again
+    for name in ("duration_s", "ttft_s", "tpot_s", "itl_s", "e2e_s", "waits_s", "hit_tokens", "admitted_max", "notes"):
+        assert getattr(again, name) == getattr(stepped, name), name
     check_empty(fleet.replicas)
     return fleet, logs[0]
 

@@ -127,7 +127,7 @@ class Replica:
         """The server is lost with all it holds; returns its requests, which `lose` what they had to start over."""
         lost: list[Live] = []
         if self._running:
-            self._tell(now, 0, 0)
+            self._break_off(now)
         self._version += 1
         self._lives += 1
         self._running = self._planned = self._waking = False
@@ -155,6 +155,15 @@ class Replica:
         self.load = 0
         self.up = False
         return lost
+
+    def _break_off(self, now: int) -> None:
+        """The stretch under way ends in the middle of a step: those before it were made."""
+        forward, start, output = self.forward, self._start, 0
+        made = min(first_after(forward.first, forward.slope, now - start), self._steps) - 1
+        if made > 0:
+            boundary = start + lasts(forward.first, forward.slope, made)
+            output = self._results.break_off(self.lanes, forward, start, made, boundary)
+        self._tell(now, 0, output)
 
     def restore(self, now: int) -> None:
         """The server is back, empty."""

@@ -42,9 +42,7 @@ class Results:
         prompt = output = 0
         for lane in lanes:
             lane.ghosts = lane.ghost_kv = 0
-            if lane.decodes:
-                output += lane.batch.growth * steps
-                self._decoded(lane, forward, start, steps, now)
+            output += self._decode(lane, forward, start, steps, now)
             flight = lane.flight
             if flight is not None:
                 lane.flight = None
@@ -72,9 +70,19 @@ class Results:
                 coming.remove(live)
                 self._first_token(lane, live, now)
 
-    def _decoded(self, lane: Lane, forward: Forward, start: int, steps: int, now: int) -> None:
-        """A batch made its steps: every request has a token (with speculation, some tokens) more after each."""
+    def break_off(self, lanes: list[Lane], forward: Forward, start: int, steps: int, now: int) -> int:
+        """The server is lost `steps` into a stretch, of which the last was over `now`; returns tokens put out."""
+        return sum([self._decode(lane, forward, start, steps, now) for lane in lanes]) // TOKEN
+
+    def _decode(self, lane: Lane, forward: Forward, start: int, steps: int, now: int) -> int:
+        """A batch made its steps, after each of which every request has a token more, or some with speculation.
+
+        Returns thousandths of the tokens put out.
+        """
+        if not lane.decodes:
+            return 0
         batch, itl, engine = lane.batch, self._tally.itl, self._engine
+        output = batch.growth * steps
         first_end = start + forward.first
         if batch.settled:
             itl.add(first_end - batch.last, batch.settled)
@@ -92,6 +100,7 @@ class Results:
         batch.advance(steps)
         if batch.heap and batch.heap[0][0] <= batch.steps:
             self._finish(lane, now)
+        return output
 
     def _finish(self, lane: Lane, now: int) -> None:
         """Requests have their last token: what they hold comes free, and the next admission may use it.
