@@ -44,6 +44,8 @@ CASES = [
     ("back in time", mooncake(9000) + mooncake(8000), "FILE:2: timestamp: The request comes 1 s before"),
     ("negative time", mooncake(-1), "FILE:1: timestamp: The time must be 0"),
     ("huge time", mooncake("1e300"), "FILE:1: timestamp: The time must be 0"),
+    ("years later", mooncake() + mooncake("9e11"), "FILE:2: timestamp: The request comes 10,417 days after the first"),
+    ("a lake of lines", mooncake() + "\n" * 1_000_002, "FILE:1000002: More than 1,000,000 lines in a row are empty."),
     ("time is text", mooncake('"now"'), "FILE:1: The row does not fit the format: expected `float`, got `str`"),
     ("not a number", mooncake() + mooncake("NaN"), "FILE:2: The line is no JSON object"),
     ("negative prompt", mooncake(isl=-5), "FILE:1: input_length: The tokens must be 0 to 100,000,000, not -5."),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+LATEST_S: Final = 10 * 365 * 86400.0
+"""The last instant that a request may come: ten years."""
 
 
 @dataclass(slots=True, eq=False)

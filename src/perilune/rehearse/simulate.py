@@ -21,16 +21,13 @@ from perilune.rehearse.events import ARRIVAL, Events
 from perilune.rehearse.outcome import Counts, Outcome, ReplicaOutcome, Span
 from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.replica import Ended, Replica
-from perilune.rehearse.request import Request, Traffic
+from perilune.rehearse.request import LATEST_S, Request, Traffic
 from perilune.rehearse.series import series
 from perilune.rehearse.tally import Log, Tally, Targets
 from perilune.rehearse.ticks import seconds, ticks
 
 EVENTS_BETWEEN_LOOKS = 256
 PROGRESS_S = 0.1
-
-LATEST_S = 10 * 365 * 86400.0
-"""The last instant that a request may come: ten years."""
 
 
 @dataclass(frozen=True, slots=True)

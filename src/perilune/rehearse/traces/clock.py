@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final
 
-from perilune.rehearse.request import Request
+from perilune.rehearse.request import LATEST_S, Request
 from perilune.rehearse.traces.source import Source
 from perilune.rehearse.traces.turns import turns
 
 UNTIMED: Final = math.nan
 """The arrival of a request whose trace has no clock."""
+
+DAY_S: Final = 86400.0
 
 SORTABLE: Final = 2_000_000
 """Requests that may be held in memory to be sorted."""
@@ -44,13 +46,19 @@ def by_arrival(source: Source, requests: Iterator[Request]) -> Iterator[Request]
     return iter(held)
 
 
-def from_zero(requests: Iterator[Request]) -> Iterator[Request]:
-    """The same requests on a clock that starts with the first of them."""
+def from_zero(source: Source, requests: Iterator[Request], field: str) -> Iterator[Request]:
+    """The same requests on a clock that starts with the first; UnusableInput for one later than a rehearsal can be."""
     start = math.nan
     for request in requests:
         if math.isnan(start):
             start = request.arrival_s
         request.arrival_s -= start
+        if request.arrival_s > LATEST_S:
+            raise source.bad(
+                f"The request comes {request.arrival_s / DAY_S:,.0f} days after the first; "
+                f"{LATEST_S / DAY_S:,.0f} are the most.",
+                field=field,
+            )
         yield request
 
 

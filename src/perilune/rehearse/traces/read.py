@@ -65,7 +65,7 @@ def traffic(
         requests = clock.at(requests, repeat(0.0))
     else:
         requests = clock.by_arrival(source, requests) if sort else clock.in_order(source, requests, form.time_field)
-        requests = clock.from_zero(requests)
+        requests = clock.from_zero(source, requests, form.time_field)
         if spread and form.name == "mooncake":
             requests = mooncake.spread(source, requests, seed)
     if speedup != 1:

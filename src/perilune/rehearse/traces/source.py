@@ -27,6 +27,11 @@ EXPANSION: Final = 200
 
 EXPANSION_FREE: Final = 8 * 2**20
 
+EMPTY_LINES: Final = 1_000_000
+"""Lines without a word that may follow each other: reading more of them would only take time."""
+
+EMPTY_LINE: Final = 2  # bytes: its end
+
 MOST_TOKENS: Final = 10**8
 MOST_SECONDS: Final = 10.0**10
 
@@ -56,7 +61,7 @@ class Source:
         """The lines with their ends, unpacked, of at most `most` bytes; a byte order mark is taken off."""
         with _opened(self.path) as (file, packed):
             allowed = packed * EXPANSION + EXPANSION_FREE if packed else math.inf
-            taken = 0
+            taken = empty = 0
             while raw := self._line(file, most + 1):
                 self.line += 1
                 taken += len(raw)
@@ -64,6 +69,9 @@ class Source:
                     raise self.bad(f"The line is longer than the {most:,} bytes it may have.")
                 if taken > allowed:
                     raise self.bad(f"The file unpacks to more than {EXPANSION} times its size.")
+                empty = empty + 1 if len(raw) <= EMPTY_LINE and raw.isspace() else 0
+                if empty > EMPTY_LINES:
+                    raise self.bad(f"More than {EMPTY_LINES:,} lines in a row are empty.")
                 self.cut = not raw.endswith(b"\n")
                 yield self._first(raw) if self.line == 1 else raw
         self.line = 0
@@ -124,7 +132,11 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedIOBase, int]]:
         os.close(handle)
         raise UnusableInput("This is no regular file.", where=str(path))
     with os.fdopen(handle, "rb") as file:
-        if file.peek(2)[:2] != _GZIP:
+        try:
+            packed = file.peek(2)[:2] == _GZIP
+        except OSError as error:
+            raise unusable(path, error) from None
+        if not packed:
             yield file, 0
             return
         with gzip.GzipFile(fileobj=file) as unpacked:
