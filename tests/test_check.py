@@ -617,3 +617,51 @@ def test_flags_that_a_variable_brings(content: str, said: str, errors_of: list[s
     found = findings(write(content), "--platform", "b300")
     assert any(said in one["message"] for one in found if one["id"] == "not-checked")
     assert errors(found) == errors_of
+
+
+TOKEN = "hf_0123456789abcdefghij"  # of nobody
+FORMS = ((), ("--json",), ("--sarif",), ("--github",))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: "".join(form) or "text")
+@pytest.mark.parametrize(
+    "content",
+    [
+        REFUSED.replace("\n", " --api-key pass-word\n", 1),
+        REFUSED.rstrip() + " --api-key=pass-word\n",
+        "HF_TOKEN=pass-word " + REFUSED,
+        f"sglang serve {MODEL} --tp-size 8 {TOKEN}\n",
+        f"sglang serve {MODEL} --tp-size {TOKEN}\n",
+        f"sglang serve {MODEL} --tp-size 8\\\n--api-key=pass-word\n",
+        f"sglang serve {MODEL} --api-key '<{TOKEN}>' --tp-size 8\n",
+        f"sglang serve {MODEL} --{TOKEN}\n",
+        "sglang serve --model-path https://me:pass-word@host/Kimi-K3 --tp-size 8\n",
+        "sglang serve --config https://me:pass-word@host/k3.yaml\n",
+        f"source /x/{TOKEN}\n{SOUND}",
+        SOUND.replace("\n", " $(curl -H 'Authorization: Bearer pass-word' a)\n"),
+        f"sglang serve --model-path {TOKEN}\n",
+    ],
+)
+def test_secrets_are_not_shown(content: str, form: tuple[str, ...], write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(content), "--platform", "h200", *form)
+    said = result.output + str(result.exception or "")
+    for secret in ("pass-word", TOKEN):
+        assert secret not in said.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: "".join(form) or "text")
+@pytest.mark.parametrize(
+    "content",
+    [
+        "source '{}'\n" + SOUND,
+        "sglang serve --model-path '{}' --tp-size 8\n",
+        SOUND.replace("\n", " --tp-size '{}'\n"),
+        SOUND.replace("\n", " '--{}'\n"),
+        "sglang serve --config '{}.yaml'\n",
+        "NCCL_SOCKET_IFNAME='your-nic {}' " + SOUND,
+    ],
+)
+def test_nothing_reaches_a_terminal_that_it_obeys(content: str, form: tuple[str, ...], write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(content.format("\x1b[31m\x9b1m\u202e")), "--platform", "b300", *form)
+    said = result.output + str(result.exception or "")
+    assert not {"\x1b", "\x9b", "\u202e"}.intersection(said)

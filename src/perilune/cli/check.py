@@ -74,8 +74,8 @@ def check(
     """
     from perilune.cli.check_inputs import Inputs, routers_in
     from perilune.plan.deployment import Workload
-    from perilune.plan.display import printable
     from perilune.plan.sources.judge import Judge
+    from perilune.plan.sources.tokens import shown
 
     if as_json + as_sarif + as_github + fix > 1:
         raise UnusableInput("--json, --sarif, --github and --fix each print something else.", fix="Give one of them.")
@@ -83,8 +83,11 @@ def check(
     judge.engine = _release(engine) if engine else judge.engine
     judge.model, judge.draft = _config(model_config), _config(draft_config)
     inputs = Inputs(judge)
-    groups = inputs.read(files, pair, ctx.meta.get("command"))
-    routers = routers_in(router)
+    try:
+        groups = inputs.read(files, pair, ctx.meta.get("command"))
+        routers = routers_in(router)
+    except UnusableInput as refused:
+        raise shown(refused) from None
     if fix:
         from perilune.cli.check_fix import print_fixed
 
@@ -96,7 +99,7 @@ def check(
         code = report(groups, judge, routers, form, strict=strict)
     problems = inputs.other_problems if skip_others else inputs.problems
     for problem in problems:
-        output.note(f"perilune: {printable(str(problem))}")
+        output.note(f"perilune: {shown(problem)}")
     return 2 if problems else code
 
 

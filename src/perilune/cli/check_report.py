@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 import click
+import msgspec
 
-from perilune.cli import output
 from perilune.cli.check_inputs import Checked
 from perilune.cli.check_view import print_placed, summary
 from perilune.plan.rules import Finding, by_severity
 from perilune.plan.sources.judge import Judge, Routers, note_finding
+from perilune.plan.sources.tokens import without_secrets
+
+_OBEYED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 class Form(Enum):
@@ -29,7 +33,7 @@ def findings_of(group: Sequence[Checked], judge: Judge, routers: Routers) -> lis
     servers = [server for one in group for server in one.servers]
     own = [router for one in group for router in one.reading.routers]
     notes = [note_finding(note, one.text) for one in group for note in one.reading.notes]
-    return [*dict.fromkeys(notes), *judge.findings(servers, routers or own)]
+    return without_secrets([*dict.fromkeys(notes), *judge.findings(servers, routers or own)])
 
 
 def report(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, form: Form, *, strict: bool) -> int:
@@ -38,11 +42,11 @@ def report(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, 
     checked = [one for group in groups for one in group]
     match form:
         case Form.JSON:
-            output.emit_json(to_json(checked, findings))
+            _emit(to_json(checked, findings))
         case Form.SARIF:
             from perilune.cli.check_formats import to_sarif
 
-            output.emit_json(to_sarif(findings))
+            _emit(to_sarif(findings))
         case Form.GITHUB:
             from perilune.cli.check_formats import to_github
 
@@ -53,6 +57,12 @@ def report(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, 
             files = len({one.text.name for one in checked} - {""})
             click.echo(summary(findings, sum(len(one.servers) for one in checked), files))
     return exit_code(findings, strict=strict)
+
+
+def _emit(value: dict[str, Any]) -> None:
+    """Print a JSON document in which escapes stand for what a terminal would obey."""
+    raw = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(_OBEYED.sub(lambda match: f"\\u{ord(match.group()):04x}", raw))
 
 
 def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:

@@ -34,6 +34,11 @@ _ONLY_NAMES = frozenset(
 )  # fmt: skip
 _HELP = frozenset({"-h", "--help", "--version"})
 DYNAMO = "dynamo.sglang"
+MOST_SERVERS = 2_000
+
+
+class TooManyServers(Exception):
+    """A file names more servers than any fleet has; nothing that reads parts of it goes on with the rest."""
 
 
 @dataclass
@@ -134,6 +139,8 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
         around.routers.append(router)
     if not texts or not _names_launcher(texts):
         return
+    if len(around.found) >= MOST_SERVERS:
+        raise TooManyServers
     before = len(around.seen)
     around.seen.append((command.first, command.last))
     for word in command.words:  # those that stand in a variable

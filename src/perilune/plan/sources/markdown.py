@@ -14,6 +14,7 @@ from perilune.plan.sources.mentions import MENTION
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.ways import Choice
 
+MOST_EFFORT = 64_000_000  # characters blanked
 _FENCE = re.compile(r"^[ \t>]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$", re.MULTILINE)
 _PROMPT = re.compile(r"^[ \t]*(?:[$%](?=[ \t])|\S+@\S+[$#%](?=[ \t]))", re.MULTILINE)
 _GOES_ON = re.compile(r"[ \t]*>(?=[ \t])")
@@ -30,8 +31,8 @@ def read_markdown(text: Text, beside: Beside | None = None) -> Reading:
     notes: list[Note] = []
     routers: list[tuple[str, ...]] = []
     named = [block for block in _blocks(text.text) if MENTION.search(text.text, block[1].start, block[1].stop)]
-    if len(named) > MOST_PARTS:
-        raise UnusableInput(f"More than {MOST_PARTS} of its blocks name a server.", where=text.name)
+    if len(named) > MOST_PARTS or len(named) * len(text.text) > MOST_EFFORT:
+        raise UnusableInput(f"Too many of its blocks name a server ({len(named):,}).", where=text.name)
     for number, (language, part) in enumerate(named):
         try:
             reading = _read(language, text, part, beside)

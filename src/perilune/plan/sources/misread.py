@@ -48,7 +48,7 @@ def of_command(script: Script, broken: Broken, node: Node, words: Sequence[Word]
             joined = next((i for i, at in enumerate(word.places) if at > place), 0)
             message = (
                 "The backslash at the end of this line joins it to the next without a blank, so "
-                f"{word.text[joined : joined + 40]} is the end of the word before it and no flag."
+                f"{word.text[joined : joined + 40].partition('=')[0]} is the end of the word before it and no flag."
             )
             fix = "Put a blank before the backslash."
             yield Note(message, text.line(place), fix, "line-glued", "error", repair=Change(place, place, " "))

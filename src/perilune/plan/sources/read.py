@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -12,7 +12,7 @@ from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.composed import composed
 from perilune.plan.sources.excerpts import MOST_PARTS, excerpt
 from perilune.plan.sources.found import Found, Note, Reading
-from perilune.plan.sources.launch import Surroundings, read_script
+from perilune.plan.sources.launch import MOST_SERVERS, Surroundings, TooManyServers, read_script
 from perilune.plan.sources.machines import nodes_asked
 from perilune.plan.sources.mentions import MENTION
 from perilune.plan.sources.script import Script
@@ -46,7 +46,15 @@ def read_source(text: Text, beside: Beside | None = None) -> Reading:
     `beside` finds the `--config` files that commands name. Characters that only look like those of a command are
     read as what they were meant for, and said.
     """
-    reading = as_meant(text, lambda text: _read(text, beside))
+    return _held(text, lambda text: _read(text, beside))
+
+
+def _held(text: Text, read: Callable[[Text], Reading]) -> Reading:
+    try:
+        reading = as_meant(text, read)
+    except TooManyServers:
+        message = f"It starts more than {MOST_SERVERS:,} servers."
+        raise UnusableInput(message, where=text.name, fix="Check it in parts.") from None
     return composed(reading)
 
 
@@ -77,7 +85,7 @@ def _read(text: Text, beside: Beside | None) -> Reading:
 
 def read_shell(text: Text) -> Reading:
     """Read a pasted command."""
-    return composed(as_meant(text, lambda text: read_commands(text, None)))
+    return _held(text, lambda text: read_commands(text, None))
 
 
 def read_commands(text: Text, beside: Beside | None, parts: Sequence[range] = ()) -> Reading:
