@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perilune.plan.compose import Choice, compose
 from perilune.plan.planned import plan
-from perilune.rehearse.engine import acceptance_of, engine_of
+from perilune.rehearse.engine import engine_of
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.outcome import Outcome
@@ -40,7 +40,7 @@ STEPPED = 4_000  # requests of the closed loop that are also run one step at a t
 def servers(count: int) -> list[Server]:
     """Servers of eight B300 GPUs as the balanced recipe has them, with the acceptance length it was measured with."""
     pool = plan(compose(Choice(hardware="b300", strategy="balanced", spec="dspark"))).pools[0]
-    engine = engine_of(pool, partial(RadixCache, **cache_settings(pool)), acceptance=acceptance_of(4.5))
+    engine = engine_of(pool, partial(RadixCache, **cache_settings(pool)), acceptance=acceptance_of([(4.5, 1)]))
     return [Server(engine=engine, costs=costs_of(pool.ledger, None))] * count
 
 

@@ -10,7 +10,7 @@ import pytest
 from perilune.errors import UnusableInput
 from perilune.plan.compose import Choice, compose, parse_set
 from perilune.plan.planned import PlannedPool, plan
-from perilune.rehearse.engine import Engine, acceptance_of, engine_of
+from perilune.rehearse.engine import Engine, engine_of
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.radix.planned import cache_settings
 from perilune.rehearse.simulate import simulate
@@ -26,7 +26,7 @@ def pool(*, sets: tuple[str, ...] = (), **choice: Any) -> PlannedPool:
 def engine(item: PlannedPool) -> Engine:
     speculates = item.resolved["speculative_algorithm"] is not None
     return engine_of(
-        item, partial(RadixCache, **cache_settings(item)), acceptance=acceptance_of(4.5) if speculates else None
+        item, partial(RadixCache, **cache_settings(item)), acceptance=acceptance_of([(4.5, 1)]) if speculates else None
     )
 
 
