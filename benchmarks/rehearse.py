@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perilune.plan.compose import Choice, compose
 from perilune.plan.planned import plan
-from perilune.rehearse.engine import engine_of
+from perilune.rehearse.engine import acceptance_of, engine_of
 from perilune.rehearse.fleet.routed import RoutedFleet
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.outcome import Outcome

@@ -10,7 +10,7 @@ import pytest
 from perilune.errors import UnusableInput
 from perilune.plan.compose import Choice, compose, parse_set
 from perilune.plan.planned import PlannedPool, plan
-from perilune.rehearse.engine import Engine, engine_of
+from perilune.rehearse.engine import Engine, acceptance_of, engine_of
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.radix.planned import cache_settings
 from perilune.rehearse.simulate import simulate
