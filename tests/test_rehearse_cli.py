@@ -398,6 +398,12 @@ UNUSABLE = {
     "endless sessions": (f"{PLAIN} --rate 4 {SHORT} --turns 9999", "fewer turns"),
     "size of no image": (f"{PLAIN} --rate 4 {SHORT} --image-size 9x9", "--images"),
     "no speculation": (f"{PLAIN} --rate 4 {SHORT} --acceptance-length 2", "does not speculate"),
+    "a mix without speculation": (f"{PLAIN} --rate 4 {SHORT} --acceptance-mix 2:1", "does not speculate"),
+    "a mix and a length": (
+        f"{B300} --rate 4 {SHORT} --spec dspark --acceptance-mix 2:1 --acceptance-length 2",
+        "Give one of the two",
+    ),
+    "no mix": (f"{B300} --rate 4 {SHORT} --spec dspark --acceptance-mix 2", "2.5:30,4.5:70"),
     "no acceptance": (f"{B300} --rate 4 {SHORT} --acceptance-length 0", "above 0"),
     "no requests": (f"{PLAIN} --rate 4 {SHORT} --requests 0", "--requests"),
     "no rate": (f"{PLAIN} --rate 0 {SHORT}", "above 0"),

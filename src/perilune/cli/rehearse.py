@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from perilune.plan.deployment import Deployment, Role
     from perilune.plan.planned import Plan
+    from perilune.rehearse.acceptance import Mix
     from perilune.rehearse.fleet.outages import Lost
     from perilune.rehearse.fleet.policies import PolicyName
     from perilune.rehearse.offered import OfferedLoad
@@ -93,6 +94,7 @@ def _rehearsed(
     seed: int,
     router: str | None,
     acceptance_length: float | None,
+    acceptance_mix: str | None,
     profile: Path | None,
     fails: tuple[str, ...],
     lost: Lost | None,
@@ -125,10 +127,7 @@ def _rehearsed(
     edits: Mapping[str, str] = {}
     if corrected:
         planned, edits = corrected_plan(planned)
-    if acceptance_length is not None and not any(
-        pool.resolved.values["speculative_algorithm"] for pool in planned.pools
-    ):
-        raise UnusableInput("This plan does not speculate.", where="--acceptance-length", fix="Leave it out.")
+    mix = _mix(planned, acceptance_length, acceptance_mix)
     settings = Settings(
         replicas=_replicas(planned, replicas, prefill_replicas, decode_replicas),
         router=_router(router),
@@ -138,6 +137,7 @@ def _rehearsed(
         corrected=edits,
         profiles=_profiles(planned, profile),
         acceptance_length=acceptance_length,
+        acceptance_mix=mix,
         targets=_targets(slo_ttft_ms, slo_tpot_ms),
         records=records is not None,
         spans=trace_out is not None,
@@ -209,6 +209,22 @@ def _replicas(planned: Plan, alone: int | None, prefill: int | None, decode: int
             )
         found[role] = number
     return found
+
+
+def _mix(planned: Plan, length: float | None, mix: str | None) -> Mix:
+    """The mix of acceptance lengths, where one was given; refuses what would do nothing."""
+    from perilune.rehearse.acceptance import parse_mix
+
+    flag = "--acceptance-length" if mix is None else "--acceptance-mix"
+    if length is None and mix is None:
+        return ()
+    if not any(pool.resolved.values["speculative_algorithm"] for pool in planned.pools):
+        raise UnusableInput("This plan does not speculate.", where=flag, fix="Leave it out.")
+    if mix is None:
+        return ()
+    if length is not None:
+        raise UnusableInput("A mix says all lengths.", where="--acceptance-length", fix="Give one of the two.")
+    return parse_mix(mix)
 
 
 def _profiles(planned: Plan, path: Path | None) -> dict[str, Efficient]:

@@ -26,6 +26,7 @@ def fleet_options(function: F) -> F:
             ("--encoders", REPLICAS, "N", "Servers of one GPU that only encode images (EPD)."),
             ("--router", str, "POLICY", "cache_aware, round_robin, random or power_of_two."),
             ("--acceptance-length", POSITIVE, "A", "Tokens that a speculative step yields on average."),
+            ("--acceptance-mix", str, "A:N,...", "Requests that differ: N of all get A tokens a step."),
             ("--profile", FILE, "FILE", "Step times from `perilune calibrate`."),
         )
     ):

@@ -12,6 +12,7 @@ from perilune.plan.memory.pools import Binds
 from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.mamba import KERNEL_CHUNK
 from perilune.plan.resolve.state import TRUE_WORDS
+from perilune.rehearse.acceptance import Mix
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.ticks import TOKEN
 
@@ -92,9 +93,9 @@ class Engine:
         return self.requests * self.ranks
 
 
-def acceptance_of(length: float) -> tuple[tuple[int, int], ...]:
-    """One acceptance length for every request, as `Engine.acceptance` holds it."""
-    return ((round(length * TOKEN), 1),)
+def acceptance_of(mix: Mix) -> tuple[tuple[int, int], ...]:
+    """Acceptance lengths (tokens a step, and how often) as `Engine.acceptance` holds them."""
+    return tuple((round(length * TOKEN), weight) for length, weight in mix)
 
 
 def engine_of(

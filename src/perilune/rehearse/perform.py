@@ -11,7 +11,7 @@ from perilune.errors import UnusableInput
 from perilune.facts.timing import latencies, machines
 from perilune.plan.deployment import Role
 from perilune.plan.planned import Plan, PlannedPool
-from perilune.rehearse.acceptance import Acceptance, acceptance_for
+from perilune.rehearse.acceptance import Acceptance, Mix, acceptance_for
 from perilune.rehearse.engine import acceptance_of, engine_of
 from perilune.rehearse.fleet.encoders import EncoderSettings
 from perilune.rehearse.fleet.flags import RouterSettings, router_settings
@@ -48,6 +48,7 @@ class Settings:
     replicas: Mapping[Role, int] = field(default_factory=dict)  # servers of a role, over the plan's own count
     router: PolicyName | None = None  # None: what the plan's router says, else its default
     acceptance_length: float | None = None
+    acceptance_mix: Mix = ()
     targets: Targets | None = None
     profiles: Mapping[str, Efficient] = field(default_factory=dict)  # of `perilune calibrate`, by platform
     outages: tuple[Outage, ...] = ()
@@ -73,7 +74,9 @@ def perform(
     _check_roles(plan, settings)
     if settings.encoders and not load.may_have_images:
         raise UnusableInput("No request has an image.", where="--encoders", fix="Give --images, or leave it out.")
-    accepted = {item.pool.role: acceptance_for(item, settings.acceptance_length) for item in plan.pools}
+    accepted = {
+        item.pool.role: acceptance_for(item, settings.acceptance_length, settings.acceptance_mix) for item in plan.pools
+    }
     counts = {item.pool.role: settings.replicas.get(item.pool.role, item.pool.replicas) for item in plan.pools}
     costs = {item.pool.role: costs_of(item.ledger, settings.profiles.get(item.pool.platform)) for item in plan.pools}
     tower = load.may_have_images and not settings.encoders
@@ -133,7 +136,7 @@ def _server(item: PlannedPool, costs: ServerCosts, accepted: Acceptance | None, 
     if host is not None:
         store = new_store(cache["page"], states=cache["slots"] is not None) if host.storage else None
         new_cache = partial(HostedCache, host=host, store=store, **cache)
-    engine = engine_of(item, new_cache, acceptance=None if accepted is None else acceptance_of(accepted.length))
+    engine = engine_of(item, new_cache, acceptance=None if accepted is None else acceptance_of(accepted.parts))
     return Server(
         engine=replace(engine, slots=cache["slots"] or 0),
         costs=costs,

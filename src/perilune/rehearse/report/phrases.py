@@ -113,6 +113,10 @@ def acceptance_text(run: Rehearsal) -> str:
     found = run.acceptance
     if found is None:
         return ""
+    if found.mix:
+        whole = sum(weight for _, weight in found.mix)
+        parts = ", ".join(f"{length:g} for {share(weight / whole)}" for length, weight in found.mix)
+        return f"A speculative step yields {parts} of the requests ({found.length:.3g} tokens on average)."
     start = "Assumed: a" if found.assumed else "A"
     return f"{start} speculative step yields {found.length:g} tokens on average ({printable(found.source)})."
 

@@ -84,8 +84,14 @@ def _same_workload(run: Rehearsal, card: Card, point: Point) -> bool:
         and not load.images
         and (load.isl, load.osl, load.range_ratio) == (method.isl, method.osl, 1)
         and (load.concurrency, load.total) == (point.concurrency, method.prompts_by_concurrency[point.concurrency])
-        and card.acceptance_length == (None if run.acceptance is None else run.acceptance.length)
+        and card.acceptance_length == _pinned(run)
     )
+
+
+def _pinned(run: Rehearsal) -> float | None:
+    """The one acceptance length of all requests."""
+    found = run.acceptance
+    return None if found is None or found.mix else found.length
 
 
 def _differing(pool: PoolFacts, cell: str, quant: str, spec: str, added: str = "") -> dict[str, str]:
