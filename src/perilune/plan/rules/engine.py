@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -22,6 +23,8 @@ from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject
 
 LONGEST_ERROR = 400
+_KIND = re.compile(r"^\w+(?:Error|Exception): ?")
+_ADVICE = re.compile(r" (?:Try: \(1\)|Please try to increase|Raise --mem-fraction-static above).*")
 HONOUR = "SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"
 NODES = (1, 2, 4, 8, 16)  # that are tried for a server whose weights do not fit
 AFTER_SHAPE = frozenset({"groups", "load", "pools"})  # stages that say nothing of a server of unknown size
@@ -40,7 +43,7 @@ def refused(s: Subject) -> Iterator[Says]:
     better = answer(s.known, found)
     known = known_refusal(error, found, better.first if better else None)
     severity, certainty = _certainty(s)
-    text = " ".join(error.split())[:LONGEST_ERROR].removesuffix(".").removeprefix("AssertionError:").strip()
+    text = _own_words(error)
     verdict = f"{certainty}{ENGINE} does not start with this command"
     parts = [f"{verdict}: {text}." if text else f"{verdict}."]
     parts += [_shortage(found)] if known and known.id == "memory-fraction-low" else []
@@ -56,6 +59,12 @@ def refused(s: Subject) -> Iterator[Says]:
         severity,
         source=f"{ENGINE}, {found.error_stage or 'pools'} stage",
     )
+
+
+def _own_words(error: str) -> str:
+    """What the engine says is wrong, without the kind of exception and without its own advice, which may mislead."""
+    text = _KIND.sub("", " ".join(error.split()))
+    return _ADVICE.sub("", text)[:LONGEST_ERROR].removesuffix(".").strip()
 
 
 def _unread(s: Subject) -> tuple[str, ...]:

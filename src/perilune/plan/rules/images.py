@@ -46,7 +46,12 @@ def bad(s: Subject) -> Iterator[Says]:
     """A build that is known to fail."""
     for one in rule_names().bad_images:
         if s.image and one.match in s.image:
-            yield Says(f"Of the image {s.image}: {one.why}.", f"Use {one.use}.", ("image",), source=one.source)
+            yield Says(
+                f"The image {s.image} is known to fail: {one.why}.",
+                f"Use {one.use}.",
+                ("image",),
+                source=one.source,
+            )
 
 
 @rule("image-platform", "error", PAGE)

@@ -22,7 +22,7 @@ def node_gpus(s: Subject) -> Iterator[Says]:
     need = -(-ranks // each)
     meets = s.wrote("--dist-init-addr") and ranks % need == 0
     yield Says(
-        f"{ranks} ranks on {nodes} node{'s' * (nodes > 1)} of {each} {s.platform.label} GPUs.",
+        f"{ranks} ranks do not fit on {nodes} node{'s' * (nodes > 1)} of {each} {s.platform.label} GPUs.",
         ""
         if meets
         else f"Start it on {need} nodes with --nnodes {need}, --node-rank and --dist-init-addr, or lower --tp-size.",

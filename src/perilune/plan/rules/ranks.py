@@ -31,7 +31,7 @@ def rank_range(s: Subject) -> Iterator[Says]:
         return
     group = s.group_size
     yield Says(
-        f"{RANK} {rank} of {nodes} node{'s' * (nodes > 1)}: the last one is {nodes - 1}.",
+        f"{RANK} {rank} is beyond the last of {nodes} node{'s' * (nodes > 1)}, {nodes - 1}: it has no ranks to run.",
         "" if group and group > rank else f"Number the nodes from 0 to {nodes - 1}, or write {NODES} for all of them.",
         (RANK, NODES),
         (write(NODES, group),) if group and group > rank else (),

@@ -9,11 +9,22 @@ from perilune.plan.deployment import Workload
 from perilune.plan.memory import Demand, Ledger, NoticeKind, split_for
 from perilune.plan.memory.levers import LEVERS
 from perilune.plan.rules.edits import Edit, apply_edits, edits_between, in_words
-from perilune.plan.rules.splitting import asked_requests, best_split, better_split, has_spare, running, split_edits
+from perilune.plan.rules.splitting import (
+    LIMIT,
+    PIN,
+    RATIO,
+    asked_requests,
+    best_split,
+    better_split,
+    has_spare,
+    running,
+    split_edits,
+)
 from perilune.plan.rules.subject import Subject, sized
 from perilune.plan.server import Server
 
 ASSUMED = Workload(8192, 1024)  # of a request where no length is asked about: the page's own load
+SPLITTING = frozenset({PIN, RATIO, LIMIT})
 EXPERIMENTAL = "skip-lock"  # answers under it are not validated
 OF_A_PAIR = frozenset({"kv-fp8", "state-bf16"})  # levers that the other role must pull as well
 SLOW_VERIFY = "state-bf16"  # verification leaves its fused kernel
@@ -32,18 +43,17 @@ class Reached:
 def reach(s: Subject, asked: int, admitted: int) -> tuple[str, tuple[Edit, ...]]:
     """The flags with which `asked` requests run instead of `admitted`, as edits, and in words with what runs then.
 
-    No words where the edits say all; no edits where no flags let more run.
+    Without a request length that of the page is taken. No words where a split alone does it; no edits where no
+    flags let more run.
     """
-    length, inputs = s.workload.length, s.ledger.inputs
-    split = split_for(inputs, Demand(asked, length or 1)) if inputs else None
-    if inputs and split and split.admitted and has_spare(inputs, split):
-        return "", split_edits(s.known, s.ledger, split)
-    load = s.workload if length else ASSUMED
+    load = s.workload if s.workload.length else ASSUMED
     best = _best(s, asked, load)
-    assumed = "" if length else f" ({load.length:,} tokens are taken for each)"
+    assumed = "" if load is s.workload else f" ({load.length:,} tokens are taken for each)"
     if best.runs <= admitted:
         return f"No flags admit more requests{assumed} on this hardware: use more GPUs per server.", ()
     edits = edits_between(s.known, best.server)
+    if best.runs >= asked and load is s.workload and {edit.name for edit in edits} <= SPLITTING:
+        return "", edits
     words = in_words(edits)
     rest = "" if best.runs >= asked else ", the most that flags admit on this hardware"
     return f"{words[:1].upper()}{words[1:]}: then {best.runs} requests{assumed} run at once{rest}.", edits

@@ -11,7 +11,7 @@ from perilune.plan.rules.refusals.remedies import unset, whole_nodes
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
-RUNNER = "--moe-runner-backend"
+RUNNER, FRACTION = "--moe-runner-backend", "--mem-fraction-static"
 HOPPER = 90
 MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
 AITER_OPT = "SGLANG_AITER_K3_OPT"
@@ -20,10 +20,15 @@ NO_ROOM = r"Loaded weights leave no GPU memory|Not enough GPU memory for hybrid"
 
 
 def raise_fraction(server: Server, found: Ledger) -> Server:
-    """The least memory fraction, in hundredths, at which the pools fit; the server itself where none does."""
-    start = max(int(min(float(found.resolved["mem_fraction_static"] or 0), 1.0) * 100) + 1, 1)
-    for hundredths in range(start, MOST_FRACTION + 1):
-        tried = server.set("--mem-fraction-static", f"{hundredths / 100:.2f}")
+    """The engine's own memory fraction where the pools fit at it, else the least that does, in hundredths.
+
+    The server itself where no fraction above the present one does.
+    """
+    least = int(min(float(found.resolved["mem_fraction_static"] or 0), 1.0) * 100) + 1
+    engines = sized(server.unset(FRACTION), found).resolved["mem_fraction_static"]
+    own = int(min(float(engines or 0), 1.0) * 100)
+    for hundredths in (*([own] if own >= least else []), *range(max(least, 1), MOST_FRACTION + 1)):
+        tried = server.set(FRACTION, f"{hundredths / 100:.2f}")
         if sized(tried, found).boots:
             return tried
     return server
