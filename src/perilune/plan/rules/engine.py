@@ -12,11 +12,11 @@ from perilune.facts.history import JUDGED
 from perilune.plan.memory import Basis, Ledger, NoticeKind
 from perilune.plan.memory.pools import size_pools
 from perilune.plan.resolve.state import Rejected, Rewrite
-from perilune.plan.rules.corrections import answer
+from perilune.plan.rules.corrections import Correction, answer
 from perilune.plan.rules.edits import Edit, in_words, remove, write
 from perilune.plan.rules.finding import Severity
 from perilune.plan.rules.refusals import Known, known_refusal
-from perilune.plan.rules.refusals.memory import RUNNER, expands_experts
+from perilune.plan.rules.refusals.memory import RUNNER, SHARED_FLAG, SHARED_WHOLE, expands_experts
 from perilune.plan.rules.refusals.remedies import TP
 from perilune.plan.rules.releases import lacks_variable
 from perilune.plan.rules.rule import ENGINE, Says, rule
@@ -42,7 +42,7 @@ def refused(s: Subject) -> Iterator[Says]:
         return
     better = answer(s.known, found)
     known = known_refusal(error, found, better.first if better else None)
-    severity, certainty = _certainty(s)
+    severity, certainty = _certainty(s, better)
     text = _own_words(error)
     verdict = f"{certainty}{ENGINE} does not start with this command"
     parts = [f"{verdict}: {text}." if text else f"{verdict}."]
@@ -72,7 +72,7 @@ def _unread(s: Subject) -> tuple[str, ...]:
     return tuple(flag.spelled for flag in s.server.flags if flag.option is None)
 
 
-def _certainty(s: Subject) -> tuple[Severity, str]:
+def _certainty(s: Subject, better: Correction | None) -> tuple[Severity, str]:
     """How sure the refusal is, and the words that say so."""
     found, engine = s.ledger, "" if s.engine == JUDGED else f"(Judged by {JUDGED}, not {s.engine}.) "
     if not s.shape_known and found.error_stage != "parse":
@@ -80,6 +80,8 @@ def _certainty(s: Subject) -> tuple[Severity, str]:
         return "advice", f"{engine}With {left_out} left out, "
     if found.error_stage not in ("load", "pools") or found.memory is None or found.basis is not Basis.PREDICTED:
         return "error", engine
+    if SHARED_WHOLE in s.env and better and any(edit.name == SHARED_FLAG for edit in better.changes):
+        return "capacity", f"{engine}Predicted without a boot log, for builds that no longer read {SHARED_WHOLE}: "
     if _lucky(found):
         return "capacity", f"{engine}Predicted without a boot log, and within the error of the prediction: "
     return "error", f"{engine}Predicted without a boot log: "

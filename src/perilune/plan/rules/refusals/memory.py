@@ -15,7 +15,7 @@ RUNNER, FRACTION = "--moe-runner-backend", "--mem-fraction-static"
 HOPPER = 90
 MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
 AITER_OPT = "SGLANG_AITER_K3_OPT"
-SHARED_WHOLE = "SGLANG_K3_SHARED_EXPERTS_ATTN_TP"
+SHARED_WHOLE, SHARED_FLAG = "SGLANG_K3_SHARED_EXPERTS_ATTN_TP", "--enable-shared-experts-attn-tp"
 NO_ROOM = r"Loaded weights leave no GPU memory|Not enough GPU memory for hybrid"
 
 
@@ -38,7 +38,7 @@ def _split_shared(server: Server, _: Ledger) -> Server:
     """Say with flags what two variables said to the image the recipe was written for."""
     if SHARED_WHOLE not in server.environment:
         return server
-    return server.set("--enable-shared-experts-attn-tp").set("--enable-dense-mlp-attn-tp")
+    return server.set(SHARED_FLAG).set("--enable-dense-mlp-attn-tp")
 
 
 def _pinned(found: Ledger) -> bool:
