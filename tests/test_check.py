@@ -665,3 +665,58 @@ def test_nothing_reaches_a_terminal_that_it_obeys(content: str, form: tuple[str,
     result = run(write(content.format("\x1b[31m\x9b1m\u202e")), "--platform", "b300", *form)
     said = result.output + str(result.exception or "")
     assert not {"\x1b", "\x9b", "\u202e"}.intersection(said)
+
+
+AMD = (
+    "sglang serve --model-path moonshotai/Kimi-K3 --trust-remote-code --tp-size 8 --attention-backend aiter "
+    "--kv-cache-dtype fp8_e4m3 --dtype bfloat16 --mem-fraction-static 0.85 --host 0.0.0.0"
+)
+AMD_POD = (
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - command: [sh, -c, {}]\n"
+    "    envFrom: [{{configMapRef: {{name: amd}}}}]\n"
+)
+AMD_SERVICE = "services:\n  k3:\n    env_file: amd.env\n    command: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "expected"),
+    [
+        (AMD + "\n", "run.sh", ["amd-aiter-opt"]),
+        (f"docker run --env-file amd.env img {AMD}\n", "run.sh", []),
+        (f"source ./amd.env\n{AMD}\n", "run.sh", []),
+        (AMD_POD.format(AMD), "pod.yaml", []),
+        (AMD_SERVICE.format(AMD), "compose.yaml", []),
+        (f"[Service]\nEnvironmentFile=/etc/amd.env\nExecStart={AMD}\n", "k3.service", []),
+        (AMD_SERVICE.format(AMD + " --page-size 3"), "compose.yaml", ["state-track-interval"]),
+    ],
+)  # fmt: skip
+def test_variables_of_a_file_nobody_read_may_avert_an_error(
+    content: str, name: str, expected: list[str], write
+) -> None:  # type: ignore[no-untyped-def]
+    found = findings(write(content, name), "--platform", "mi355x")
+    assert errors(found) == expected
+    assert ("not known here" in " ".join(one["message"] for one in found)) == ("amd" in content)
+
+
+def test_a_script_that_is_sourced_is_read_beside(write) -> None:  # type: ignore[no-untyped-def]
+    write('MODEL=moonshotai/Kimi-K3\nif [ -n "$FEW" ]; then TP=4; else TP=8; fi\n', "common.sh")
+    write("SGLANG_AITER_K3_OPT=1\n", "k3.env")
+    path = write(
+        "set -a\n. ./k3.env\nset +a\nsource common.sh\nexport TP\n"
+        "sglang serve --model-path $MODEL --trust-remote-code --tp-size $TP --page-size 3\n"
+    )
+    result = json.loads(run(path, "--platform", "b300", "--json").stdout)
+    assert len(result["servers"]) == 2
+    assert not any(one["id"] == "not-checked" for one in result["findings"])
+    assert {one["id"] for one in result["findings"]} >= {"state-track-interval", "env-inert"}
+
+
+@pytest.mark.parametrize("file", ["run.sh", "../beside.sh", "/etc/passwd", "$X", "none.sh", "broken.sh"])
+def test_a_script_that_cannot_be_read_is_said(file: str, write) -> None:  # type: ignore[no-untyped-def]
+    write("f() {\n", "broken.sh")
+    write("export SGLANG_X=1\n", "../beside.sh")
+    found = findings(write(f"source {file}\n{SOUND}"), "--platform", "b300")
+    said = " ".join(one["message"] for one in found)
+    assert errors(found) == []
+    assert (f"What {file} sets is not known here" in said) == (file != "run.sh")
+    assert "SGLANG_X" not in said

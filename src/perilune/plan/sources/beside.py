@@ -1,9 +1,9 @@
-"""The files that commands name with `--config`: in the same document, in the same call, or beside the script."""
+"""The files that commands name: in the same document, in the same call, or beside the script."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -29,10 +29,13 @@ class Beside:
     folders: tuple[Path, ...] = ()
     used: set[Path] = field(default_factory=set)
 
-    def find(self, name: str) -> Text | None:
-        """The text of the file; None where it is nowhere, raises UnusableInput where it cannot be read."""
+    def find(self, name: str, suffixes: Container[str] | None = _YAML) -> Text | None:
+        """The text of the file; None where it is nowhere, raises UnusableInput where it cannot be read.
+
+        Only names that end in one of `suffixes` are looked for, any where that is None.
+        """
         path = PurePosixPath(name)
-        if path.suffix.lower() not in _YAML or "\0" in name:
+        if (suffixes is not None and path.suffix.lower() not in suffixes) or "\0" in name or "$" in name:
             return None
         for candidate in self._candidates(path):
             if candidate.is_file():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import yaml
 
+from perilune.plan.sources.env_files import tell_unread
 from perilune.plan.sources.found import Word
 from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.launch import Surroundings
@@ -46,8 +47,13 @@ def read(text: Text, root: Node, outer: Surroundings) -> None:
         if inner_script(Script(text, "", ()), words) is not None:
             around.seen.append(span)
         first = len(outer.found)
+        files = get(service, "env_file")
+        around.foreign = files is not None
         start_words(text, tuple(words), span, around)
         outer.found[first:] = [replace(found, expands=True) for found in outer.found[first:]]  # the host's variables
+        if files is not None and len(outer.found) > first:
+            named = [scalar(file) or scalar(get(file, "path")) or "it" for file in items(files) or [files]]
+            tell_unread(named, outer, start_of(files))
 
 
 def _profiles(service: Node) -> dict[str, Choice]:

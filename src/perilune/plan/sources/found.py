@@ -52,10 +52,11 @@ class Found:
 
     `ways` say what the branches that lead here take for granted, so that servers of ways that exclude each other
     are never taken to run together; `unlikely` marks one that stands behind a test or an end that the script itself
-    decides otherwise. `unread` names a `--config` file whose flags are not known, `platform` what the text says of
+    decides otherwise. `unread` names a `--config` file or a variable whose flags are not known, `platform` what the text says of
     this server alone, and `composed` that Perilune wrote the command, so that its placeholders are to be filled in.
     `gpus_visible`, `group_size` and `host` are what the rules know by those names; `background` says that the shell
-    does not wait for the server. `first` to `last` are the characters of the command where it stands in one place.
+    does not wait for the server, `foreign` that files nobody read set variables of it. `first` to `last` are the
+    characters of the command where it stands in one place.
     """
 
     server: Server
@@ -79,6 +80,7 @@ class Found:
     group_size: int | None = None
     host: str = ""
     background: bool = False
+    foreign: bool = False
     first: int = 0
     last: int = -1
 

@@ -22,7 +22,7 @@ from perilune.plan.rules import (
 )
 from perilune.plan.server import Server
 from perilune.plan.sources.found import Found, Note, Reading
-from perilune.plan.sources.partial import standing_alone
+from perilune.plan.sources.partial import published_variables, standing_alone, whatever_is_set
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.together import Side, Together
 
@@ -46,7 +46,8 @@ class Judged:
     """A server, where it was found, and its verdict.
 
     `number` is its place in the reading, `source` that of the input among those that belong together, and `side`
-    the part it plays in a pair that was asked for, whatever its own command says.
+    the part it plays in a pair that was asked for, whatever its own command says. `published` is the verdict on the
+    same command with the variables of the platform's recipes, where nobody knows all of its own.
     """
 
     text: Text
@@ -55,6 +56,7 @@ class Judged:
     number: int = 0
     source: int = 0
     side: Side = ""
+    published: Verdict | None = None
 
     @property
     def subject(self) -> Subject:
@@ -64,9 +66,11 @@ class Judged:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What can be said of the server alone."""
-        if not self.found.unread:
-            return self.verdict.findings
-        return standing_alone(self.verdict.findings, self.subject)
+        if self.found.unread:
+            return standing_alone(self.verdict.findings, self.subject)
+        if self.published is not None:
+            return whatever_is_set(self.verdict.findings, self.published.findings)
+        return self.verdict.findings
 
 
 @dataclass
@@ -92,7 +96,8 @@ class Judge:
                     fix="Give --platform, such as b300.",
                 )
             try:
-                servers.append(Judged(text, found, self.verdict(text, found, name), number))
+                verdict = self.verdict(text, found, name)
+                servers.append(Judged(text, found, verdict, number, published=self._published(text, found, name)))
             except UnusableInput as problem:
                 problems.append(problem)
         return servers
@@ -114,9 +119,19 @@ class Judge:
         """The verdict on another command in the same place; None where it cannot be resolved."""
         found = replace(one.found, server=server)
         try:
-            return replace(one, found=found, verdict=self.verdict(one.text, found, one.subject.platform.id))
+            name = one.subject.platform.id
+            verdict = self.verdict(one.text, found, name)
+            return replace(one, found=found, verdict=verdict, published=self._published(one.text, found, name))
         except UnusableInput:
             return None
+
+    def _published(self, text: Text, found: Found, platform_id: str) -> Verdict | None:
+        """The verdict with the variables that files nobody read are likely to set; None where all are known."""
+        if not found.foreign:
+            return None
+        known = found.server.environment
+        likely = {name: value for name, value in published_variables(platform_id).items() if name not in known}
+        return self.verdict(text, replace(found, server=found.server.with_env(likely)), platform_id)
 
     def verdict(self, text: Text, found: Found, platform_id: str) -> Verdict:
         """What the rules say of one server; raises UnusableInput naming its place where it cannot be resolved."""

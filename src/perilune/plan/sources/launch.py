@@ -12,6 +12,7 @@ from perilune.plan.commandline.form import assignment, container_tool, read_form
 from perilune.plan.commandline.words import MAX_WORDS
 from perilune.plan.server import Server
 from perilune.plan.sources.beside import Beside, with_config
+from perilune.plan.sources.env_files import env_files_unread
 from perilune.plan.sources.found import Found, Note, Reading, Word
 from perilune.plan.sources.inner import machine_of
 from perilune.plan.sources.machines import ContainerRun, nodes_of_step, runs_container
@@ -48,7 +49,8 @@ class Surroundings:
     `given` are variables that only the document's own text can use (the size of a group of pods); `configs`
     the `--config` files that the document itself holds, as flags, by name, and `beside` finds others. `host`,
     `gpus_visible`, `group_size` and `way` are those of every server in the part. `settled` says that nobody can
-    give the variables another value at the start, `host_expands` that the host puts its variables in first.
+    give the variables another value at the start, `host_expands` that the host puts its variables in first,
+    `foreign` that files nobody read set variables.
     """
 
     text: Text
@@ -66,6 +68,7 @@ class Surroundings:
     group_size: int | None = None
     way: Way = field(default_factory=dict)
     settled: bool = True
+    foreign: bool = False
     host_expands: bool = False
     found: list[Found] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -77,6 +80,13 @@ class Surroundings:
         """Everything found so far."""
         routers = tuple(dict.fromkeys(self.routers))
         return Reading(kind, tuple(self.found), tuple(self.notes), platform, routers, self.text)
+
+    def sourced(self, name: str) -> Text | None:
+        """The text of a file that a script sources; None where it is nowhere or cannot be read."""
+        try:
+            return self.beside.find(name, None) if self.beside is not None else None
+        except UnusableInput:
+            return None
 
     def of(self, kind: str, name: str, image: str | None = None, image_at: int | None = None) -> Surroundings:
         """The same document with another part of it around the commands."""
@@ -92,7 +102,12 @@ def read_script(script: Script, around: Surroundings) -> None:
         scope.exported[name] = None
     scope.variables |= {name: Piece(word.text, (), None) for name, word in around.given.items()}
     walk = Walk(
-        script, lambda command: add_command(command, around, expands=True), around.notes, around.seen, around.data
+        script,
+        lambda command: add_command(command, around, expands=True),
+        around.notes,
+        around.seen,
+        around.data,
+        around.sourced,
     )
     walk.run(scope)
     around.found[first:] = list(on_machines(_distinct(around.found[first:]), around.text.name))
@@ -170,6 +185,7 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
         host=_host(command, server, around, container),
         background=command.background or (container is not None and container.detached),
         first=command.first, last=command.last,
+        foreign=command.foreign or around.foreign or env_files_unread(server, around, command.first),
     )  # fmt: skip
     found = with_config(found, around)
     around.found.append(found if found.unread or not unread else replace(found, unread=unread))

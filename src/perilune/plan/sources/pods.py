@@ -115,6 +115,7 @@ def _read_container(text: Text, container: Container, outer: Surroundings) -> No
     around = outer.of(outer.kind, container.role, scalar(image), start_of(image) if image is not None else None)
     around.env, around.env_tail = _env(text, node, around.given)
     around.gpus_visible = _gpus(node) or container.gpus
+    around.foreign = bool(items(get(node, "envFrom")))
     parts = [item for key in ("command", "args") for item in items(get(node, key))]
     known = {**around.env, **around.given}
     words = tuple(

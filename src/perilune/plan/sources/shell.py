@@ -12,9 +12,10 @@ from perilune.plan.sources import branches, heredoc, lifetime, mentions, misread
 from perilune.plan.sources.found import Note, Word
 from perilune.plan.sources.inner import inner_script, machine_of
 from perilune.plan.sources.script import Script
+from perilune.plan.sources.text import Text
 from perilune.plan.sources.tree import chain, first_error, substitutions
 from perilune.plan.sources.ways import Choice
-from perilune.plan.sources.words import Scope, single, store, words_of
+from perilune.plan.sources.words import Scope, placeless, single, store, words_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -53,7 +54,7 @@ class Walk:
     """A script being walked; `report` is told of every command once for each way it can be reached.
 
     `passed` takes the characters of text that is known to start nothing, `data` those of here-documents that are no
-    scripts.
+    scripts; `find` gives the text of a file that is sourced.
     """
 
     script: Script
@@ -61,6 +62,7 @@ class Walk:
     notes: list[Note] = field(default_factory=list)
     passed: list[tuple[int, int]] = field(default_factory=list)
     data: list[tuple[int, int]] = field(default_factory=list)
+    find: Callable[[str], Text | None] = lambda name: None
     called: set[str] = field(default_factory=set)
     depth: int = 0
     commands: int = 0
@@ -291,26 +293,61 @@ class Walk:
         if not words:
             return [local]
         self.notes += misread.of_command(self.script, self.broken, node, words)
-        self._builtin(node, words, scope)
+        if called in ("source", "."):
+            return self._source(node, words, scope)
+        self._builtin(words, scope)
         self._run(node, words, local, names)
         lifetime.pass_by(scope, words, node.start_byte, conditional=self.conditional > 0)
         return [scope]
 
-    def _builtin(self, node: Node, words: list[Word], scope: Scope) -> None:
+    def _builtin(self, words: list[Word], scope: Scope) -> None:
         """What the shell's own commands do to what is known."""
         match [word.text for word in words]:
             case ["unset", *names]:
                 for name in names:
                     scope.variables.pop(name, None)
-            case ["source" | ".", *names]:
-                scope.foreign = True
-                path = names[0][:80] if names else "it"
-                self.notes.append(Note(f"What {path} sets is not known here.", self.script.line(node.start_byte)))
+            case ["set", "-a" | "+a" as switch] | ["set", "-o" | "+o" as switch, "allexport"]:
+                scope.exports_all = switch.startswith("-")
             case ["set", "--", *_]:
                 scope.arguments = tuple(words[2:])
             case ["shift", *count] if scope.arguments is not None:
                 by = int(count[0]) if count and count[0].isdecimal() and len(count[0]) < 6 else 1
                 scope.arguments = scope.arguments[by:]
+
+    def _source(self, node: Node, words: list[Word], scope: Scope) -> list[Scope]:
+        """What another file sets, where that can be read; servers that it starts are for whoever checks it."""
+        name = words[1].text if words[1:] else "it"
+        text = self.find(name) if self.depth < MOST_DEPTH - 10 else None
+        if text is not None:
+            walk = Walk(
+                Script(text, text.text, range(len(text.text))), lambda command: None,
+                depth=self.depth + 5, commands=self.commands, effort=self.effort, find=self.find,
+            )  # fmt: skip
+            try:
+                after = walk.sourced(scope)
+            except UnusableInput:
+                after = []
+            self.commands, self.effort = walk.commands, walk.effort
+            if after:
+                return after
+        scope.foreign = True
+        self.notes.append(Note(f"What {name[:80]} sets is not known here.", self.script.line(node.start_byte)))
+        return [scope]
+
+    def sourced(self, scope: Scope) -> list[Scope]:
+        """The scopes behind a script that another one sources, none of their new values with a place."""
+        root = self.script.parse()
+        if first_error(root) is not None:
+            return []
+        after = self._visit(root, [scope.fork()])
+        for found in after:
+            found.ended, found.unlikely = scope.ended, scope.unlikely
+            found.foreign = found.foreign or found.functions.keys() != scope.functions.keys()
+            found.functions = dict(scope.functions)
+            for name, value in found.variables.items():
+                if value is not scope.variables.get(name):
+                    found.variables[name] = placeless(value)
+        return after
 
     def _run(self, node: Node, words: list[Word], local: Scope, names: Sequence[str]) -> None:
         """Report a command, or what it hands to another shell."""
@@ -348,7 +385,7 @@ class Walk:
 
     def _walk(self, script: Script, scope: Scope, report: Callable[[Command], None], machine: str | None) -> None:
         walk = Walk(
-            script, report, self.notes, self.passed, self.data,
+            script, report, self.notes, self.passed, self.data, self.find,
             depth=self.depth + 5, commands=self.commands, effort=self.effort, machine=machine,
         )  # fmt: skip
         walk.run(scope)

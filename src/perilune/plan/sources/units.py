@@ -45,6 +45,7 @@ def read_units(text: Text, beside: Beside | None = None) -> Reading:
             elif name == "EnvironmentFile":
                 message = f"What {script.src.lstrip('-')[:80]} sets is not known here."
                 around.notes.append(Note(message, script.line(0)))
+                part.foreign = True
         part.env = env
         for name, script in section.entries:
             if name in _STARTS and MENTION.search(script.src):

@@ -67,7 +67,7 @@ class Scope:
     `way` holds what the branches taken so far take for granted; `outer` the same at the start of the loop that
     runs, whose next round may take others. `unlikely` marks a way against what the script itself says, and what
     stands behind its end (`ended`). `background` says that what runs does not keep the next command waiting, `foreign`
-    that files nobody read have set variables.
+    that files nobody read have set variables, `exports_all` that assignments export (`set -a`).
     """
 
     variables: dict[str, Value] = field(default_factory=dict)
@@ -80,6 +80,7 @@ class Scope:
     ended: bool = False
     background: bool = False
     foreign: bool = False
+    exports_all: bool = False
 
     def fork(self) -> Scope:
         """A copy that can go another way."""
@@ -105,6 +106,13 @@ class Scope:
             word = self.arguments[int(name) - 1]
             return Piece(word.text, word.places, word.start, word.end, word.sure)
         return self.variables.get(name)
+
+
+def placeless(value: Value) -> Value:
+    """A value that stands in another file: nothing of it can be changed here."""
+    if isinstance(value, Piece):
+        return Piece(value.text, (), sure=value.sure)
+    return tuple(Word(word.text, sure=word.sure) for word in value)
 
 
 def words_of(script: Script, nodes: Sequence[Node], scope: Scope) -> list[Word]:
@@ -140,6 +148,8 @@ def store(script: Script, node: Node, scope: Scope) -> str:
     if any(child.type == "+=" for child in node.children):
         new = _added(scope.variables.get(name), new)
     scope.variables[name] = new
+    if scope.exports_all:
+        scope.exported[name] = None
     return name
 
 
