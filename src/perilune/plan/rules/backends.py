@@ -92,7 +92,7 @@ def checkpoint_platform(s: Subject) -> Iterator[Says]:
 
 @rule("moe-kernel-platform", "error", PAGE)
 def kernel_platform(s: Subject) -> Iterator[Says]:
-    """A MoE kernel that the platform does not have: MegaMoE and FlashInfer off Blackwell, Marlin on Ascend."""
+    """A MoE kernel that the platform lacks: MegaMoE and FlashInfer off Blackwell, Marlin on Ascend, FuseEP off it."""
     if not s.parsed:
         return
     for flag, values in ((RUNNER, BLACKWELL_MOE), (A2A, frozenset({"megamoe"}))):
@@ -104,6 +104,9 @@ def kernel_platform(s: Subject) -> Iterator[Says]:
             yield Says(said, flags=names, edits=better)
     if s.value(RUNNER) == "marlin" and s.platform.kind == "npu":
         yield Says(f"Marlin is a CUDA kernel; this is {s.platform.label}.", flags=(RUNNER,), edits=remove(RUNNER))
+    if s.value(A2A) == "ascend_fuseep" and s.platform.kind != "npu":
+        said = f"{A2A} ascend_fuseep is an Ascend kernel; this is {s.platform.label}."
+        yield Says(said, flags=(A2A,), edits=remove(A2A))
 
 
 @rule("moe-megamoe-dispatch", "rewrite", PAGE)

@@ -1,4 +1,4 @@
-"""HiCache and decode context parallelism."""
+"""Prefix caches beyond the GPU's own, and decode context parallelism."""
 
 from __future__ import annotations
 
@@ -16,9 +16,18 @@ CONTEXT: tuple[Known, ...] = (
         ("--enable-hierarchical-cache", "--disable-radix-cache"),
     ),
     known(
+        "pd-decode-radix",
+        r"--disaggregation-decode-enable-radix-cache is incompatible",
+        "The experimental prefix cache of a decode server takes neither HiSparse nor the fake transfer.",
+        "remove --disaggregation-decode-enable-radix-cache",
+        unset("--disaggregation-decode-enable-radix-cache"),
+        ("--disaggregation-decode-enable-radix-cache",),
+    ),
+    known(
         "hicache-dcp",
-        r"HiCache with --dcp-size > 1 only supports DSPARK|L3 with DCP|HiCache.*dcp|LMCache.*dcp",
-        "Under DCP, HiCache takes no speculation but DSPARK, and no buffer_only storage tier.",
+        r"HiCache with --dcp-size > 1 only supports DSPARK|L3 with DCP|HiCache.*dcp|LMCache.*dcp"
+        r"|--enable-lmcache with --dcp-size",
+        "Under DCP, HiCache takes no speculation but DSPARK, no LMCache and no buffer_only storage tier.",
         "remove --dcp-size",
         unset("--dcp-size", "--dcp-comm-backend", "--dcp-replicate-q-proj"),
         ("--enable-hierarchical-cache", "--dcp-size"),
@@ -90,7 +99,7 @@ CONTEXT: tuple[Known, ...] = (
     ),
     known(
         "dcp-divides",
-        r"dcp_size|decode.context.parallel",
+        r"(dcp_size|decode.context.parallel).*divi|divi.*(dcp_size|decode.context.parallel)",
         "DCP groups are cut from TP groups, so the TP size is a multiple of the DCP size.",
         "write a --dcp-size that divides the TP size",
         nearest_divisor("--dcp-size", "tp_size"),

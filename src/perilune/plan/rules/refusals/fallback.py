@@ -10,13 +10,13 @@ from perilune.plan.rules.refusals.remedies import TP, whole_nodes
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
-KEPT = frozenset({"--model-path", TP})
+KEPT = frozenset({"--model-path", TP, "--disaggregation-mode"})
 MOST_TRIED = 64  # flags left out in turn
 ARGUMENTS = frozenset({"parse", "resolve", "check", "groups"})  # stages before memory
 
 
 def remove_named(server: Server, found: Ledger) -> Server:
-    """The command without the first flag that the error names, other than the model and the TP size, if that helps."""
+    """The command without the first flag that the error names, other than those that are kept, if that helps."""
     error = refusal(found)
     for flag in server.flags:
         if flag.name in KEPT or not {flag.name, flag.spelled, flag.name[2:].replace("-", "_")} & words_of(error):

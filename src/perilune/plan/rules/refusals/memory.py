@@ -189,6 +189,15 @@ MEMORY: tuple[Known, ...] = (
         lambda found: "attn_dp_size" in found.resolved.given,
     ),
     known(
+        "memory-fraction-low",
+        NO_ROOM,
+        "The weights are split among fewer GPUs than the nodes have.",
+        "write a --tp-size for all of them",
+        _all_gpus,
+        ("--tp-size", "--mem-fraction-static"),
+        _some_unused,
+    ),
+    known(
         "state-pool-small",
         r"state cache is too small to serve any requests",
         "One request needs more state slots than the pool has.",

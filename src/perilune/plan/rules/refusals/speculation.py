@@ -126,6 +126,14 @@ REFUSED: tuple[Known, ...] = (
         ("--enable-linear-replayssm",),
     ),
     known(
+        "spec-replay-exclusive",
+        r"--enable-linear-replayssm is not supported under PD",
+        "The decode ring is not wired for PD.",
+        "remove --enable-linear-replayssm",
+        unset("--enable-linear-replayssm"),
+        ("--enable-linear-replayssm",),
+    ),
+    known(
         "spec-replay-topk",
         r"requires a linear draft chain",
         "The ring holds a chain of drafts, not a tree.",

@@ -44,5 +44,11 @@ SPELLING: tuple[Known, ...] = (
         "write today's name of the flag",
         _spell,
     ),
-    known("flag-value", r"invalid choice", "The flag does not take this value.", "write today's value", _today),
+    known(
+        "flag-value",
+        r"invalid choice|was removed; select",
+        "The flag does not take this value.",
+        "write today's value",
+        _today,
+    ),
 )
