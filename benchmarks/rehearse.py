@@ -14,20 +14,13 @@ import resource
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from perilune.plan.compose import Choice, compose
 from perilune.plan.planned import plan
-from perilune.rehearse.engine import acceptance_of, engine_of
-from perilune.rehearse.fleet.routed import RoutedFleet
-from perilune.rehearse.fleet.server import Server
+from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Outcome
-from perilune.rehearse.radix import RadixCache
-from perilune.rehearse.radix.planned import cache_settings
-from perilune.rehearse.simulate import simulate
-from perilune.rehearse.timing import costs_of
-from perilune.rehearse.traces import Lengths, closed_loop, traffic
+from perilune.rehearse.perform import Settings, perform
 
 TRACE = Path(__file__).with_name("data") / "mooncake_conversation_trace.jsonl.gz"
 TRACE_S = 2.0
@@ -35,24 +28,23 @@ MILLION = 1_000_000
 MILLION_S = 60.0
 MILLION_MIB = 1536
 STEPPED = 4_000  # requests of the closed loop that are also run one step at a time
-
-
-def servers(count: int) -> list[Server]:
-    """Servers of eight B300 GPUs as the balanced recipe has them, with the acceptance length it was measured with."""
-    pool = plan(compose(Choice(hardware="b300", strategy="balanced", spec="dspark"))).pools[0]
-    engine = engine_of(pool, partial(RadixCache, **cache_settings(pool)), acceptance=acceptance_of([(4.5, 1)]))
-    return [Server(engine=engine, costs=costs_of(pool.ledger, None))] * count
+SERVERS = {"mooncake": 2, "closed": 8}
 
 
 def run(case: str, requests: int, *, one_step: bool) -> dict[str, float]:
-    """One rehearsal: processor time with reading the trace, peak memory, and what came of it to compare runs by."""
-    fleet = servers(2 if case == "mooncake" else 8)
-    start = time.process_time()
+    """One rehearsal as the command line makes it, on servers of eight B300 GPUs as the balanced recipe has them.
+
+    Processor time from the planned deployment to the report, peak memory, and what came of it to compare runs by.
+    """
+    planned = plan(compose(Choice(hardware="b300", strategy="balanced", spec="dspark")))
+    count = SERVERS[case]
     if case == "mooncake":
-        offered = traffic(TRACE)
+        load = OfferedLoad(trace=TRACE)
     else:
-        offered = closed_loop(Lengths(isl=8192, osl=1024), sum(one.engine.admitted_max for one in fleet), requests)
-    found = simulate(offered, RoutedFleet(fleet), one_step=one_step)
+        full = (planned.pools[0].ledger.admitted or 0) * count
+        load = OfferedLoad(concurrency=full, requests=requests, isl=8192, osl=1024)
+    start = time.process_time()
+    found = perform(planned, load, Settings(replicas={"unified": count}), one_step=one_step).outcome
     took = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"seconds": took, "mib": peak, **_told(found)}

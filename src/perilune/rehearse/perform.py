@@ -66,8 +66,11 @@ def perform(
     *,
     progress: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    one_step: bool = False,
 ) -> Rehearsal:
     """Rehearse; `stop` ends it early and `progress` is told the requests that ended, both asked now and then.
+
+    `one_step` advances every server one step at a time, which gives the same figures and takes longer.
 
     Raises UnusableInput for a plan that serves nobody, and for a trace that cannot be read.
     """
@@ -92,6 +95,7 @@ def perform(
         load.traffic(),
         _fleet(plan, servers, settings, router, encoders),
         seed=load.seed,
+        one_step=one_step,
         records=settings.records,
         spans=settings.spans,
         targets=settings.targets,
