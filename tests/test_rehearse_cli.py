@@ -397,6 +397,10 @@ UNUSABLE = {
     "images in sessions": (f"{PLAIN} --rate 4 {SHORT} --turns 2 --images 2", "--images"),
     "endless sessions": (f"{PLAIN} --rate 4 {SHORT} --turns 9999", "fewer turns"),
     "size of no image": (f"{PLAIN} --rate 4 {SHORT} --image-size 9x9", "--images"),
+    "states of any length in long pages": (
+        f"{PLAIN} --rate 4 {SHORT} --set --disable-overlap-schedule",
+        "Give --mamba-radix-cache-strategy extra_buffer.",
+    ),
     "no speculation": (f"{PLAIN} --rate 4 {SHORT} --acceptance-length 2", "does not speculate"),
     "a mix without speculation": (f"{PLAIN} --rate 4 {SHORT} --acceptance-mix 2:1", "does not speculate"),
     "a mix and a length": (

@@ -67,7 +67,7 @@ class Verdict(StrEnum):
     """What came of a shape."""
 
     MEETS = "meets the targets"
-    NO_BOOT = "does not boot"
+    NO_BOOT = "does not boot, or cannot be rehearsed"
     TOO_BIG = "over the budget"
     TOO_FEW = "admits too few"
     TOO_SLOW = "too slow"
@@ -203,7 +203,11 @@ def search(
     for shape, result in zip(able, all_of([shape.alone() for shape in able]), strict=True):
         missed, by = _missed(result, wanted)
         if missed:
-            last[shape] = Judged(shape, shape.one, Verdict.TOO_SLOW, f"even one request alone: {missed}", result, by)
+            refused = "refused" in result
+            verdict, why = (
+                (Verdict.NO_BOOT, missed) if refused else (Verdict.TOO_SLOW, f"even one request alone: {missed}")
+            )
+            last[shape] = Judged(shape, shape.one, verdict, why, None if refused else result, by)
     able = [shape for shape in able if shape not in last]
     winner = None
     for gpus, tries in _by_gpus(able, wanted.gpus):
@@ -324,6 +328,8 @@ def _judged(shape: Shape, servers: Servers, result: Result, wanted: Wanted) -> J
 
 def _missed(result: Result, wanted: Wanted) -> tuple[str, float]:
     """What a result misses, and by which share of the target at worst; empty when it meets all."""
+    if "refused" in result:
+        return str(result["refused"]), float("inf")
     if result["requests"]["rejected"]:
         return f"{result['requests']['rejected']:,} requests are refused", float("inf")
     over = {

@@ -38,20 +38,20 @@ Result = dict[str, Any]
 
 
 def rehearsed(point: Point) -> Result:
-    """The figures of a point, or `{"refused": why}` where the catalog forbids it or a pool would not boot.
+    """The figures of a point, or `{"refused": why}` where it is forbidden, would not boot or is not modelled.
 
     Raises UnusableInput for what no point of the sweep could use, such as a trace that cannot be read, and
     KeyboardInterrupt when the run was ended before its time.
     """
     try:
         planned = plan(point.deployment())
+        edits: Mapping[str, str] = {}
+        if point.corrected:
+            planned, edits = corrected(planned)
+        why = no_boot(planned)
+        return {"refused": why} if why else served(planned, point, edits)
     except Refused as refusal:
         return {"refused": str(refusal)}
-    edits: Mapping[str, str] = {}
-    if point.corrected:
-        planned, edits = corrected(planned)
-    why = no_boot(planned)
-    return {"refused": why} if why else served(planned, point, edits)
 
 
 def served(planned: Plan, point: Point, edits: Mapping[str, str]) -> Result:
