@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perilune.plan.rules.agreement import CONNECT, both
 from perilune.plan.rules.edits import remove, write
 from perilune.plan.rules.routing import Router
-from perilune.plan.rules.rule import Says, rule
+from perilune.plan.rules.rule import COMPARED, Says, rule
 from perilune.plan.rules.subject import Subject
 
 
@@ -33,14 +33,14 @@ def dcp(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
         )
 
 
-@rule("pd-dcp-release", "error", "sgl-project/sglang pull request 33043", until="0.5.18")
+@rule("pd-dcp-release", "error", f"sgl-project/sglang pull request 32541; transfer code of {COMPARED}", until="0.5.20")
 def dcp_release(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
-    """DCP 1 to N with a draft on both roles needs a build with pull request 33043."""
+    """DCP 1 to N with a draft on both roles works from 0.5.20 on."""
     if both(p, d) and p["dcp_size"] != d["dcp_size"] and p.speculates and d.speculates:
         yield Says(
-            f"DCP {p['dcp_size']} to {d['dcp_size']} with a draft on both roles needs a build with pull request 33043; "
-            f"in SGLang {d.engine} requests hang without a word.",
-            "Use a later release on both roles.",
+            f"SGLang {d.engine} takes the draft's KV for the target's when DCP goes from {p['dcp_size']} to "
+            f"{d['dcp_size']}: the transfer's thread dies, and requests hang without a word.",
+            "Use 0.5.20 or a later release on both roles.",
             ("--dcp-size", "--speculative-algorithm"),
         )
 
