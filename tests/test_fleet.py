@@ -285,6 +285,8 @@ def test_a_prefix_from_the_host_hides_behind_the_forward_or_not() -> None:
     ]
     found, log = told(requests, hosted()[0])
     assert found.hit_tokens == 512 + 1088 + 512
+    # The first chunk of the longer prompt, 512 tokens, stays on the device.
+    assert found.notes == ("1,600 prompt tokens came from host memory (HiCache L2), and not from the device's cache.",)
     assert when(log, "first", 2) - 2 * SECOND == 1024 * US  # the load is longer than the chunk of one token
     assert when(log, "first", 4) - 4 * SECOND == MS + 88 * 10 * US  # and shorter than that of 88
 
@@ -297,6 +299,7 @@ def test_another_replica_finds_the_prefix_in_the_store() -> None:
     found, log = told(requests, fleet)
     fetched = 512 * 20 * US
     assert found.hit_tokens == 512
+    assert "512 prompt tokens were fetched from the store (HiCache L3) to host memory." in found.notes
     assert found.waits_s["storage"] == fetched / SECOND
     assert when(log, "first", 1) - SECOND == fetched + 1024 * US
 

@@ -131,7 +131,8 @@ def test_what_left_the_host_is_fetched_from_the_store() -> None:
     assert cache.stored(long, 256) == 256
     assert other.stored(long, 256) == 256  # replicas share it
     assert cache.stored(key(1, 2, 3, 99), 256) == 0  # 192 tokens are not worth a fetch
-    cache.fetched(long, 256)
+    assert cache.fetched(long, 256) == 256
+    assert cache.fetched(long, 256) == 0  # it is there
     assert cache.stored(long, 256) == 0
     assert serve(cache, key(1, 2, 3, 4), 256) == 192  # a prompt's last token is always computed
     assert kv_only(HOST, store=store).stored(long, 256) == 0  # no storage backend

@@ -163,9 +163,10 @@ class HostedCache(RadixCache):
         here = max(self.peek(key, limit), self.host.peek(key, limit))
         return end if end - here >= FETCH_TOKENS else 0
 
-    def fetched(self, key: Key, end: int) -> None:
-        """A fetch from the store has come to the host."""
-        self.host.keep(key, end, state=self.hybrid)
+    def fetched(self, key: Key, end: int) -> int:
+        """A fetch from the store has come; returns the tokens that the host gets by it."""
+        before = self.host.peek(key, end)
+        return end - before if self.host.keep(key, end, state=self.hybrid) else 0
 
     def _load(self, claim: Claim, end: int) -> bool:
         """Bring [0, end) and the state after it back to the device, keeping what is there from being evicted."""

@@ -257,7 +257,7 @@ def _notes(tally: Tally) -> list[str]:
         f"{count:,} {'request' if count == 1 else 'requests'} refused: {REFUSED.get(why, why)}."
         for why, count in sorted(tally.why_rejected.items())
     ]
-    return refused + [f"{count} {what}." for what, count in sorted(tally.remarks.items())]
+    return refused + [f"{count:,} {what}." for what, count in sorted(tally.remarks.items())]
 
 
 def _replica_outcome(replica: Replica, end: int) -> ReplicaOutcome:

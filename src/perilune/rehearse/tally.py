@@ -69,8 +69,9 @@ class Tally:
         self._tpot_most = _most(targets.tpot_s if targets else None)
 
     def remark(self, what: str, count: int = 1) -> None:
-        """Something to be told of at the end, with how often it happened."""
-        self.remarks[what] = self.remarks.get(what, 0) + count
+        """Something to be told of at the end, with how often it happened, if at all."""
+        if count:
+            self.remarks[what] = self.remarks.get(what, 0) + count
 
     def arrived(self, live: Live, now: int) -> None:
         """A request came."""

@@ -13,6 +13,7 @@ from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.simulate import Run
 
 CAUSE = "storage"
+FETCHED = "prompt tokens were fetched from the store (HiCache L3) to host memory"
 POOL_FULL = "images found the feature pool (SGLANG_MM_FEATURE_CACHE_MB) full and went over the CPU"
 
 
@@ -40,8 +41,7 @@ class Arrivals:
         if self._images is not None and live.request.images:
             full = self._images.arrive(live)
             if full:
-                remarks = self._run.tally.remarks
-                remarks[POOL_FULL] = remarks.get(POOL_FULL, 0) + full
+                self._run.tally.remark(POOL_FULL, full)
         return self._host is not None and self._fetch(live, rank, now, self._host)
 
     def _fetch(self, live: Live, rank: Rank, now: int, host: HostSettings) -> bool:
@@ -68,7 +68,7 @@ class Arrivals:
         live, rank, since, end = fetched
         away = self._replica.away.get(live) is rank
         if isinstance(rank.cache, HostedCache) and (away or live in rank.queue):
-            rank.cache.fetched(live.claim.key, end)
+            self._run.tally.remark(FETCHED, rank.cache.fetched(live.claim.key, end))
         if away:
             self._queue(now, live, rank, since)
 

@@ -6,20 +6,24 @@ from perilune.rehearse.costs import Costs
 from perilune.rehearse.hicache import HostedCache
 from perilune.rehearse.images import Images
 from perilune.rehearse.replica.lane import Lane
+from perilune.rehearse.tally import Tally
+
+LOADED = "prompt tokens came from host memory (HiCache L2), and not from the device's cache"
 
 
 class Extras:
-    """Of one server. `costs` are given where it has a host tier.
+    """Of one server. `costs` are given where it has a host tier; `tally` is told what was loaded from it.
 
     The forward pass waits for loads layer by layer, so it takes the longer of both; images are encoded in front of
     it. Attention-DP ranks do either side by side.
     """
 
-    __slots__ = ("_costs", "_images")
+    __slots__ = ("_costs", "_images", "_tally")
 
-    def __init__(self, images: Images | None, costs: Costs | None) -> None:
+    def __init__(self, images: Images | None, costs: Costs | None, tally: Tally) -> None:
         self._images = images
         self._costs = costs
+        self._tally = tally
 
     def __call__(self, group: list[Lane], time: int) -> int:
         """The ticks of a step of these lanes whose own forward pass takes `time`."""
@@ -28,8 +32,10 @@ class Extras:
         for number, lane in enumerate(group):
             cache, flight = lane.rank.cache, lane.flight
             if costs is not None and isinstance(cache, HostedCache):
-                load = sum([costs.host_load(tokens, storage=False) for tokens in cache.take_loads()])
-                time = max(time, load)
+                loads = cache.take_loads()
+                if loads:
+                    self._tally.remark(LOADED, sum(loads))
+                    time = max(time, sum([costs.host_load(tokens, storage=False) for tokens in loads]))
             if images is not None and flight is not None and flight.images:
                 encode = max(encode, images.forward(number, flight.images))
         return time + encode

@@ -44,5 +44,5 @@ def equip(replica: Replica, server: Server, run: Run) -> None:
     images = None
     if server.images is not None:
         images = Images(server.images, lambda tokens, graph: costs.encode(tokens, graph=graph), server.engine.ranks)
-    replica.forward.extras = Extras(images, costs if server.host is not None else None)
+    replica.forward.extras = Extras(images, costs if server.host is not None else None, run.tally)
     replica.fetch = Arrivals(replica, images, server.host, costs, run)
