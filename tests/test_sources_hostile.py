@@ -34,6 +34,12 @@ BUILD_BOMB = (
     + "".join(f"ARG A{i}=$A{i - 1}$A{i - 1}\n" for i in range(1, 60))
     + "ENV A=$A59\nCMD sglang serve $A\n"
 )
+HELD = (
+    ("a long unit", "a.service", b"[Service]\nExecStart=sglang serve \\\n" + b"  --tp 8 \\\n" * 300_000, "256 KiB"),
+    ("a unit of comments", "a.service", b"[Service]\nExecStart=sglang serve \\\n" + b"#\n" * 500_000, "broken"),
+    ("a long recipe", "a.mk", b"x:\n" + b"\tsglang serve --tp 8 \\\n" * 100_000, "256 KiB"),
+    ("a long block", "a.md", b"```\n" + b"sglang serve --tp 8\n" * 50_000 + b"```\n", "256 KiB"),
+)  # fmt: skip
 KEPT = "apiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sglang, serve, --tp, '8']}]}\n"
 REFUSED = (
     ("ten megabytes of YAML", "a.yaml", b"a: 1\n" * 2_000_000, "4,194,304 bytes"),
@@ -67,6 +73,16 @@ REFUSED = (
     ("a template", "a.yaml", b"a: {{ .Values.x }}\nb: {{- if x }}\n", "helm template"),
     ("tabs", "a.yaml", b"a:\n\t- b\n", "line 2"),
     ("no form at all", "a.yaml", b"- 1\n- 2\n", "none of the YAML forms"),
+    ("a key twice", "a.yaml", b"a: 1\nb: {c: 1,\n  c: 2}\n", "line 3: The key c stands twice"),
+    ("a merge conflict", "a.sh", b"<<<<<<< HEAD\nsglang serve\n=======\nsglang serve --tp 8\n>>>>>>> b\n",
+     "line 1: It holds"),
+    ("a template of a script", "a.sh", b"sglang serve {% if x %}--tp 8{% endif %}\n", "line 1: It is a template"),
+    ("ten thousand servers", "a.sh", b"sglang serve --tp 8\n" * 10_000, "more than 2,000 servers"),
+    ("ten thousand programs", "a.service", b"[Service]\n" + b"ExecStart=sglang serve\n" * 10_000, "more than 2,000"),
+    ("ten thousand steps", "a.yaml", b"- run: sglang serve --tp 8\n" * 10_000, "more than 2,000 servers"),
+    ("ten thousand blocks", "a.md", b"```\nsglang serve\n```\n" * 10_000, "Too many of its blocks"),
+    ("a Makefile's variables within variables", "Makefile", b"A0 := xxxxxxxx\n"
+     + b"".join(b"A%d := $(A%d)$(A%d)\n" % (i, i - 1, i - 1) for i in range(1, 60)), "grow to more than 256 KiB"),
     ("empty", "a.yaml", b"", "none of the YAML forms"),
 )  # fmt: skip
 
@@ -83,6 +99,15 @@ def test_one_clear_sentence(name: str, raw: bytes, said: str, tmp_path: Path) ->
     assert name in sentence
     assert len(sentence) < 400
     assert "\n" not in sentence
+    assert time.process_time() - start < SECONDS
+
+
+@pytest.mark.parametrize(("name", "raw", "said"), [case[1:] for case in HELD], ids=[case[0] for case in HELD])
+def test_a_part_that_is_not_read_is_said(name: str, raw: bytes, said: str) -> None:
+    start = time.process_time()
+    reading = read_source(Text.decode(raw, name))
+    assert not reading.servers
+    assert [said in note.message for note in reading.notes if note.unread] == [True]
     assert time.process_time() - start < SECONDS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import yaml
@@ -16,6 +17,8 @@ from perilune.plan.sources.script import Script
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.ways import Choice
 from perilune.plan.sources.words import Scope, words_of
+
+_DEFAULT = re.compile(r"\$(\$)|\$\{\w+:?-([\w./:@%+,=-]*)\}")
 
 
 def read(text: Text, root: Node, outer: Surroundings) -> None:
@@ -36,11 +39,11 @@ def read(text: Text, root: Node, outer: Surroundings) -> None:
             for item in items(node):
                 if (word := word_of(text, item)) is not None:
                     parts.append(item)
-                    words.append(word)
+                    words.append(_interpolated(word))
             if isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null"):
                 split = _split(script_of(text, node))
                 parts += [node] * len(split)
-                words += split
+                words += map(_interpolated, split)
         if not words:
             continue
         span = (start_of(parts[0]), max(end_of(part) for part in parts))
@@ -71,6 +74,23 @@ def _gpus(service: Node) -> int | None:
     return None
 
 
+def _interpolated(word: Word) -> Word:
+    """A value with `$` for `$$` and the default for `${NAME:-DEFAULT}`, as compose has it where nobody sets NAME."""
+    filled, places, at, own = "", list[int](), 0, len(word.places) == len(word.text)
+    for match in _DEFAULT.finditer(word.text):
+        first, end = match.span(match.lastindex or 0)
+        filled += word.text[at : match.start()] + word.text[first:end]
+        places += [*word.places[at : match.start()], *word.places[first:end]] if own else []
+        at = match.end()
+    if at == 0:
+        return word
+    filled += word.text[at:]
+    places += word.places[at:] if own else ()
+    whole = bool(places) and places == list(range(places[0], places[0] + len(places)))
+    start, last = (places[0], places[-1] + 1) if whole else (None, word.end)
+    return Word(filled, places[0] if places else word.at, start, last, "shell", tuple(places), sure=False)
+
+
 def _split(script: Script) -> list[Word]:
     """The words of a command string; line ends only separate them."""
     flat = Script(script.text, script.src.replace("\\\n", "  ").replace("\n", " "), script.at)
@@ -89,7 +109,7 @@ def _environment(text: Text, node: Node | None) -> tuple[dict[str, Word], Word |
     for key, value in pairs(node):
         tail = Word("", start_of(key), start_of(key), end_of(value), "entry")
         if (word := word_of(text, value, entry=True)) is not None:
-            found[str(key.value)] = word
+            found[str(key.value)] = _interpolated(word)
     for item in items(node):
         written = scalar(item) or ""
         name, equals, value_text = written.partition("=")

@@ -52,7 +52,7 @@ class Found:
 
     `ways` say what the branches that lead here take for granted, so that servers of ways that exclude each other
     are never taken to run together; `unlikely` marks one that stands behind a test or an end that the script itself
-    decides otherwise. `unread` names a `--config` file or a variable whose flags are not known, `platform` what the text says of
+    decides otherwise. `unread` names what brings flags that are not known, `platform` what the text says of
     this server alone, and `composed` that Perilune wrote the command, so that its placeholders are to be filled in.
     `gpus_visible`, `group_size` and `host` are what the rules know by those names; `background` says that the shell
     does not wait for the server, `foreign` that files nobody read set variables of it. `first` to `last` are the

@@ -50,7 +50,7 @@ class Surroundings:
     the `--config` files that the document itself holds, as flags, by name, and `beside` finds others. `host`,
     `gpus_visible`, `group_size` and `way` are those of every server in the part. `settled` says that nobody can
     give the variables another value at the start, `host_expands` that the host puts its variables in first,
-    `foreign` that files nobody read set variables.
+    `foreign` that files nobody read set variables, `elides` that `...` stands for what a page leaves out.
     """
 
     text: Text
@@ -69,6 +69,7 @@ class Surroundings:
     way: Way = field(default_factory=dict)
     settled: bool = True
     foreign: bool = False
+    elides: bool = False
     host_expands: bool = False
     found: list[Found] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

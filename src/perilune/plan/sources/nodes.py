@@ -25,7 +25,7 @@ def documents(text: Text) -> list[Node]:
     """The root node of every document; raises UnusableInput naming the line of what is wrong."""
     try:
         _look_through(text)
-        return [root for root in yaml.compose_all(text.text, Loader=LOADER) if root is not None]
+        roots = [root for root in yaml.compose_all(text.text, Loader=LOADER) if root is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{text.name}, line {mark.line + 1}" if mark else text.name
@@ -36,6 +36,29 @@ def documents(text: Text) -> list[Node]:
             where=place,
             fix="Render the template first (`helm template`), then check the result." if template else None,
         ) from None
+    _refuse_twice(text, roots)
+    return roots
+
+
+def _refuse_twice(text: Text, roots: list[Node]) -> None:
+    """A key that stands twice in one mapping: every reader takes another of the two, or neither."""
+    stack, seen = list(roots), set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or isinstance(node, yaml.ScalarNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            stack += node.value
+            continue
+        lines: dict[str, int] = {}
+        for key, value in pairs(node, merge=False):
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                message = f"The key {key.value[:60]} stands twice in one mapping (first in line {lines[key.value]})."
+                raise UnusableInput(message, where=text.at_line(line), fix="Keep one of them.")
+            lines[key.value] = line
+            stack.append(value)
 
 
 def _look_through(text: Text) -> None:
@@ -51,8 +74,8 @@ def _look_through(text: Text) -> None:
             raise UnusableInput(f"It is {what}.", where=f"{text.name}, line {mark.line + 1}" if mark else text.name)
 
 
-def pairs(node: Node | None) -> Iterator[Pair]:
-    """The entries of a mapping, those of `<<` merged in behind its own."""
+def pairs(node: Node | None, *, merge: bool = True) -> Iterator[Pair]:
+    """The entries of a mapping, with `merge` those of `<<` behind its own."""
     if not isinstance(node, yaml.MappingNode):
         return
     merged: list[Node] = []
@@ -63,7 +86,7 @@ def pairs(node: Node | None) -> Iterator[Pair]:
             merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
         else:
             yield key, value
-    for other in merged[:100]:
+    for other in merged[:100] if merge else ():
         if isinstance(other, yaml.MappingNode) and other is not node:
             yield from ((k, v) for k, v in other.value if isinstance(k, yaml.ScalarNode))
 

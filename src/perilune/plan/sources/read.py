@@ -29,6 +29,8 @@ _FORMS = (
     ("unit", re.compile(r"\.service$|^supervisord?\.conf$", re.IGNORECASE)),
     ("makefile", re.compile(r"^(gnu)?makefile(\..*)?$|\.(mk|make)$", re.IGNORECASE)),
 )
+_CONFLICT = re.compile(r"^<{7}(?:[ \t].*)?\r?$(?=[\s\S]*^>{7}(?:[ \t].*)?\r?$)", re.MULTILINE)
+_STATEMENT = re.compile(r"\{%-?[ \t]*(?:if|for|set|else|elif|endif|endfor|include|block|raw|macro)\b[^%\n]*%\}")
 _UNIT_START = re.compile(r"\[[A-Za-z][\w:.-]*\][ \t]*$")
 _YAML_START = re.compile(r"(?:---|\{|\[|[\w.\"'-]+:(?:\s|$))")
 _ALONE = "Check that command alone: perilune check -- ..."
@@ -46,7 +48,18 @@ def read_source(text: Text, beside: Beside | None = None) -> Reading:
     `beside` finds the `--config` files that commands name. Characters that only look like those of a command are
     read as what they were meant for, and said.
     """
+    _refuse_unfinished(text)
     return _held(text, lambda text: _read(text, beside))
+
+
+def _refuse_unfinished(text: Text) -> None:
+    """Refuse what no reader of the form takes: both sides of a merge, and templates with their statements."""
+    for found, message, fix in (
+        (_CONFLICT.search(text.text), "It holds an unresolved merge conflict.", "Keep one of the two sides."),
+        (_STATEMENT.search(text.text), "It is a template, not what is made of it.", "Render it first."),
+    ):
+        if found is not None:
+            raise UnusableInput(message, where=text.at(found.start()), fix=fix)
 
 
 def _held(text: Text, read: Callable[[Text], Reading]) -> Reading:
@@ -94,7 +107,7 @@ def read_commands(text: Text, beside: Beside | None, parts: Sequence[range] = ()
     source = "".join(text.text[part.start : part.stop] for part in parts) if parts else text.text
     batch = bool(re.search(r"^#SBATCH\b", source, re.MULTILINE))
     kind = "sbatch script" if batch else "shell script" if source.startswith("#!") else "command"
-    around = Surroundings(text, kind, beside=beside)
+    around = Surroundings(text, kind, beside=beside, elides=bool(parts))
     read_script(Script(text, source, places), around)
     _read_data(text, around)
     reading = around.reading(kind, _slurm_platform(source) if batch else None)

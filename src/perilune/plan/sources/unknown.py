@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perilune.plan.sources.shell import Command
 
 _EXPANSION = re.compile(r"(?:\$(?:\w+|[@*]|\{[^{}]*\}|\(.*\))|`[^`]*`)+", re.DOTALL)
+_ELISION = frozenset({"...", "…"})
 _COMPUTED = re.compile(r"\$\(|`")
 
 
@@ -33,7 +34,9 @@ def without_unknown(
         return server, words, ""
     names = list(dict.fromkeys(words[index].text for index in gone))
     named = f"What {', '.join(names)[:80] or adds} adds to the command is not known"
-    needed = bool(adds) or command.foreign or any(_COMPUTED.search(name) for name in names)
+    needed = (
+        bool(adds) or not _ELISION.isdisjoint(names) or command.foreign or any(_COMPUTED.search(name) for name in names)
+    )
     needed = needed or not server.has("--model-path")
     place = words[gone[0]].at if gone else command.first
     told = f"{named}: what depends on it is not checked." if needed else f"{named}: it is taken to be nothing."
@@ -46,5 +49,7 @@ def _unknown(server: Server, words: tuple[Word, ...], around: Surroundings) -> I
     """The numbers of the words that belong to no flag and are nothing but what a run puts in."""
     of_flags = {index for flag in server.flags for index in range(flag.position, flag.end)}
     for index, word in enumerate(words):
-        if index not in of_flags and (not word.sure or around.host_expands) and _EXPANSION.fullmatch(word.text):
+        open_ = not word.sure or around.host_expands
+        expands = index not in of_flags and open_ and _EXPANSION.fullmatch(word.text)
+        if expands or (around.elides and word.text in _ELISION):
             yield index
