@@ -24,10 +24,8 @@ from perilune.facts.timing import Efficiency
 from perilune.plan.memory import ledger
 from perilune.plan.resolve import resolve
 from perilune.plan.server import Server
-from perilune.rehearse.ticks import SECOND, TOKEN
-from perilune.rehearse.timing.basis import Efficient
-from perilune.rehearse.timing.closed_loop import simulate
-from perilune.rehearse.timing.fit import (
+from perilune.rehearse.calibration.closed_loop import simulate
+from perilune.rehearse.calibration.fit import (
     QUANTITIES,
     Residual,
     fit,
@@ -37,7 +35,9 @@ from perilune.rehearse.timing.fit import (
     rounded,
     worst_error,
 )
-from perilune.rehearse.timing.published import published_targets
+from perilune.rehearse.calibration.published import published_targets
+from perilune.rehearse.ticks import SECOND, TOKEN
+from perilune.rehearse.timing.basis import Efficient
 from perilune.rehearse.timing.server import costs_of
 
 ROOT = Path(__file__).parent.parent
@@ -186,7 +186,7 @@ def broken(found: Sequence[Fitted]) -> Iterator[str]:
 def as_it_is_today(found: Sequence[Fitted]) -> Iterator[str]:
     """The runs whose recipe of today admits fewer requests than ran at once."""
     efficiency = {one.platform: one.efficiency for one in found}
-    today = []
+    today: list[Residual] = []
     for target in published_targets(room=False):
         admitted = target.plan.pools[0].ledger.admitted
         if admitted is not None and admitted < (target.concurrency or 0) and target.platform != "b300":

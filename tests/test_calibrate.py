@@ -14,11 +14,12 @@ from perilune.errors import UnusableInput
 from perilune.facts.timing import efficiencies
 from perilune.plan.compose import Choice, compose
 from perilune.plan.planned import Plan, plan
+from perilune.rehearse.calibration.calibrate import calibrate
+from perilune.rehearse.calibration.fit import median_errors
+from perilune.rehearse.calibration.results import Result, read_results
 from perilune.rehearse.timing import costs_of
-from perilune.rehearse.timing.calibrate import calibrate
-from perilune.rehearse.timing.fit import BOUNDS, median_errors
+from perilune.rehearse.timing.basis import BOUNDS
 from perilune.rehearse.timing.profile import Profile, calibrated, read_profile, write_profile
-from perilune.rehearse.timing.results import Result, read_results
 
 DATA = Path(__file__).parent / "data" / "results"
 BENCH, AIPERF, GUIDELLM = "bench_serving.jsonl", "profile_export_aiperf.json", "guidellm_benchmarks.json"

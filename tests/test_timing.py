@@ -18,11 +18,11 @@ from perilune.plan.memory import ledger
 from perilune.plan.planned import plan
 from perilune.plan.resolve import resolve
 from perilune.plan.server import Server
+from perilune.rehearse.calibration.closed_loop import simulate
+from perilune.rehearse.calibration.fit import median_errors, residuals, worst_error
+from perilune.rehearse.calibration.published import published_targets
 from perilune.rehearse.ticks import SECOND, TOKEN
 from perilune.rehearse.timing import ServerCosts, costs_of
-from perilune.rehearse.timing.closed_loop import simulate
-from perilune.rehearse.timing.fit import median_errors, residuals, worst_error
-from perilune.rehearse.timing.published import published_targets
 from perilune.rehearse.timing.work import StageWork, stage_work
 
 HBM = 7.75e12  # B300, bytes per second

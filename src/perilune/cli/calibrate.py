@@ -14,8 +14,8 @@ from perilune.cli.choice import CHOICES, REPEATED, deployment_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perilune.rehearse.timing.calibrate import Calibration
-    from perilune.rehearse.timing.fit import Residual
+    from perilune.rehearse.calibration.calibrate import Calibration
+    from perilune.rehearse.calibration.fit import Residual
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -66,9 +66,9 @@ def calibrate(
         --hardware b300 --mode unified --strategy balanced
     """
     from perilune.plan.planned import plan
-    from perilune.rehearse.timing.calibrate import calibrate as fitted
+    from perilune.rehearse.calibration.calibrate import calibrate as fitted
+    from perilune.rehearse.calibration.results import read_results
     from perilune.rehearse.timing.profile import default_path, write_profile
-    from perilune.rehearse.timing.results import read_results
 
     results = [result for path in files for result in read_results(path)]
     found = fitted(plan(deployment_of(plan_file, given)), results, acceptance_length)
@@ -85,7 +85,7 @@ def document(found: Calibration, place: Path) -> dict[str, Any]:
     """The calibration as plain data."""
     import msgspec
 
-    from perilune.rehearse.timing.fit import median_errors
+    from perilune.rehearse.calibration.fit import median_errors
 
     names = ("ttft_s", "tpot_s", "tokens_per_second_per_gpu")
 
@@ -112,8 +112,8 @@ def document(found: Calibration, place: Path) -> dict[str, Any]:
 
 
 def _print(found: Calibration, place: Path, *, by_itself: bool) -> None:
-    from perilune.rehearse.timing.basis import efficient
-    from perilune.rehearse.timing.fit import BOUNDS, QUANTITIES, worst_error
+    from perilune.rehearse.calibration.fit import QUANTITIES, worst_error
+    from perilune.rehearse.timing.basis import BOUNDS, efficient
 
     console = output.console()
     shipped = efficient(found.profile.platform).efficiency

@@ -9,7 +9,7 @@ from perilune.errors import UnusableInput
 from perilune.facts.timing import machines
 from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.state import TRUE_WORDS
-from perilune.rehearse.replica.live import Live
+from perilune.rehearse.live import Live
 from perilune.rehearse.ticks import ticks
 from perilune.rehearse.vision import Encode, FeaturePool, GraphSettings, Tower, pixel_bytes, touched
 

@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 from perilune.errors import UnusableInput
 from perilune.rehearse.events import ARRIVAL, Events
+from perilune.rehearse.live import Live
 from perilune.rehearse.outcome import Counts, Outcome, ReplicaOutcome, Span
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.replica import Ended, Replica
 from perilune.rehearse.request import LATEST_S, Request, Traffic
 from perilune.rehearse.series import series

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perilune.rehearse.histogram import Histogram
+from perilune.rehearse.live import Live
 from perilune.rehearse.outcome import RequestRecord
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.ticks import SECOND, seconds, ticks
 
 Log = Callable[[int, str, int], None]

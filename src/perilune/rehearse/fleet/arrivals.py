@@ -7,7 +7,7 @@ from perilune.rehearse.events import WAKE
 from perilune.rehearse.fleet.link import Link
 from perilune.rehearse.hicache import HostedCache, HostSettings
 from perilune.rehearse.images import Images
-from perilune.rehearse.replica.live import Live
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.simulate import Run

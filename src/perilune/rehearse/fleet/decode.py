@@ -15,10 +15,10 @@ from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
 from perilune.rehearse.events import WAKE
 from perilune.rehearse.fleet.room import DecodeRank, DecodeSettings, Place
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.flight import Flight
 from perilune.rehearse.replica.forward import Forward
 from perilune.rehearse.replica.lane import Lane
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.replica import Replica

@@ -12,8 +12,8 @@ from typing import Final
 
 from perilune.rehearse.fleet.outages import Lost, Outage, check_outages
 from perilune.rehearse.fleet.server import Server, equip, names_of
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.chronicle import Stretch
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.simulate import Run
 from perilune.rehearse.ticks import SECOND, ticks

@@ -23,8 +23,8 @@ from perilune.rehearse.fleet.policies import policy
 from perilune.rehearse.fleet.prefill import PrefillReplica
 from perilune.rehearse.fleet.room import DecodeSettings
 from perilune.rehearse.fleet.server import Server
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.chronicle import Stretch
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.simulate import Run
 

@@ -15,10 +15,10 @@ from perilune.errors import Refused
 from perilune.plan.planned import PlannedPool
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.door import INPUT_MARGIN
 from perilune.rehearse.replica.forward import Forward
 from perilune.rehearse.replica.lane import Lane
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.replica.results import Results

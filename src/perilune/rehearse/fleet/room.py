@@ -16,9 +16,9 @@ from typing import Final
 from perilune.errors import Refused
 from perilune.plan.planned import PlannedPool
 from perilune.rehearse.engine import Engine
+from perilune.rehearse.live import Live
 from perilune.rehearse.radix import Claim
 from perilune.rehearse.replica.batch import Batch
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.tally import Tally
 from perilune.rehearse.ticks import TOKEN

@@ -12,7 +12,7 @@ from perilune.rehearse.fleet.group import Group
 from perilune.rehearse.fleet.outages import Lost, Outage
 from perilune.rehearse.fleet.policies import policy
 from perilune.rehearse.fleet.server import Server
-from perilune.rehearse.replica.live import Live
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.simulate import Run
 

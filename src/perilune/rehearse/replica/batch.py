@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush
 
-from perilune.rehearse.replica.live import Live
+from perilune.rehearse.live import Live
 from perilune.rehearse.ticks import TOKEN
 
 

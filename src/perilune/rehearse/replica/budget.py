@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from perilune.rehearse.engine import SHARE, Engine
+from perilune.rehearse.live import Live
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.replica.batch import Batch
 from perilune.rehearse.replica.flight import Flight
 from perilune.rehearse.replica.foresight import Foresight
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.ticks import TOKEN
 
 NEVER: Final = 1 << 60

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from perilune.rehearse.engine import Engine
-from perilune.rehearse.replica.live import Live
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.tally import Tally
 

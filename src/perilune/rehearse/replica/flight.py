@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perilune.rehearse.replica.live import Live
+from perilune.rehearse.live import Live
 
 
 class Flight:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.batch import Batch
-from perilune.rehearse.replica.live import Live
 
 SPARE: Final = 1
 """Tokens that stay free for every request (IGNORE_EOS_RESERVE_TOKENS)."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.batch import Batch
 from perilune.rehearse.replica.flight import Flight
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.rank import Rank
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perilune.rehearse.engine import SHARE, Engine
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.batch import Batch
 from perilune.rehearse.replica.lane import Lane
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.tally import Tally
 

@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Final, Protocol
 
 from perilune.rehearse.engine import Engine
+from perilune.rehearse.live import Live
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.replica.batch import Batch
 from perilune.rehearse.replica.budget import Pass
 from perilune.rehearse.replica.flight import Flight
-from perilune.rehearse.replica.live import Live
 
 SORTED_QUEUE_MAX: Final = 128
 """Longest queue that `lpm` sorts, and how many a refresh looks at (WAITING_QUEUE_PREFIX_MATCH_MAX)."""

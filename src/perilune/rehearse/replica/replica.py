@@ -20,12 +20,12 @@ from collections.abc import Callable
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
 from perilune.rehearse.events import ARRIVAL, STEP, WAKE, Events
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.chronicle import Chronicle
 from perilune.rehearse.replica.clock import first_after, lasts
 from perilune.rehearse.replica.door import Balance, refusal
 from perilune.rehearse.replica.forward import Forward
 from perilune.rehearse.replica.lane import Lane
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.results import Results

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 
 from perilune.rehearse.engine import Engine
+from perilune.rehearse.live import Live
 from perilune.rehearse.replica.forward import Forward
 from perilune.rehearse.replica.lane import Lane
-from perilune.rehearse.replica.live import Live
 from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.tally import Tally

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from perilune.errors import UnusableInput
 from perilune.facts.timing import Efficiency, efficiencies
 from perilune.rehearse.costs import Basis
+
+BOUNDS: Final = {
+    "memory": (0.2, 0.92),
+    "compute": (0.05, 0.85),
+    "compute_narrow": (0.05, 0.85),
+    "layer_us": (2.0, 400.0),
+    "quantize_us": (1.0, 100.0),
+}
+"""What is physically possible, by efficiency."""
 
 
 @dataclass(frozen=True, slots=True)

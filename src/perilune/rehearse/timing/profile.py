@@ -12,8 +12,7 @@ from perilune.facts.hardware import platforms
 from perilune.facts.timing import Efficiency
 from perilune.files import read_capped, replace_file
 from perilune.plan.yaml_input import read_yaml
-from perilune.rehearse.timing.basis import Efficient
-from perilune.rehearse.timing.fit import BOUNDS
+from perilune.rehearse.timing.basis import BOUNDS, Efficient
 
 VERSION = 1
 MOST_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from perilune.facts.measurements import Card, Point, measurements
 from perilune.plan.compose import Choice, compose, parse_set
 from perilune.plan.deployment import Role
 from perilune.plan.planned import Plan, plan
-from perilune.rehearse.timing.fit import Seen, Target
+from perilune.rehearse.calibration.fit import Seen, Target
 
 ROOM: Final = {"mi350x/unified/balanced": ("--mem-fraction-static=0.92",)}
 """Flags that give a recipe of today the room its published run had.

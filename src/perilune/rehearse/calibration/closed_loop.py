@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import median
 
 from perilune.facts.timing import Efficiency
+from perilune.rehearse.calibration.fit import Seen, Target
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.perform import Settings, perform
 from perilune.rehearse.timing.basis import Efficient
-from perilune.rehearse.timing.fit import Seen, Target
 
 
 def simulate(target: Target, efficiency: Efficiency) -> Seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from perilune.errors import UnusableInput
-from perilune.rehearse.timing.results.result import Entry, Result, loop
+from perilune.rehearse.calibration.results.result import Entry, Result, loop
 
 MARK = "median_ttft_ms"
 TOOL = "sglang.bench_serving"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perilune.errors import UnusableInput
-from perilune.rehearse.timing.results.result import Entry, Result, loop
+from perilune.rehearse.calibration.results.result import Entry, Result, loop
 
 MARKS = ("time_to_first_token", "input_config")
 TOOL = "aiperf"

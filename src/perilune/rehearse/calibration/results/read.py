@@ -9,8 +9,8 @@ from typing import Any
 
 from perilune.errors import UnusableInput
 from perilune.files import read_capped
-from perilune.rehearse.timing.results import aiperf, bench_serving, guidellm
-from perilune.rehearse.timing.results.result import MOST_TOKENS, Entry, Result
+from perilune.rehearse.calibration.results import aiperf, bench_serving, guidellm
+from perilune.rehearse.calibration.results.result import MOST_TOKENS, Entry, Result
 
 MOST_BYTES = 256 * 1024 * 1024
 MOST_RUNS = 1000

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from perilune.errors import UnusableInput
 from perilune.plan.planned import Plan
 from perilune.rehearse.acceptance import VARIABLE
-from perilune.rehearse.timing.basis import efficient
-from perilune.rehearse.timing.closed_loop import simulate
-from perilune.rehearse.timing.fit import BOUNDS, Residual, Seen, Target, fit, residuals, rounded, worst_error
+from perilune.rehearse.calibration.closed_loop import simulate
+from perilune.rehearse.calibration.fit import Residual, Seen, Target, fit, residuals, rounded, worst_error
+from perilune.rehearse.calibration.results import Result
+from perilune.rehearse.timing.basis import BOUNDS, efficient
 from perilune.rehearse.timing.profile import VERSION, Profile
-from perilune.rehearse.timing.results import Result
 
 PULL = 0.3  # a unit of logarithm away from the shipped value counts like that much relative error
 MOST_WAVES = 20  # of a closed loop that are rehearsed: its medians settle sooner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perilune.rehearse.timing.results.read import read_results
-from perilune.rehearse.timing.results.result import Result
+from perilune.rehearse.calibration.results.read import read_results
+from perilune.rehearse.calibration.results.result import Result
 
 __all__ = ["Result", "read_results"]

@@ -16,15 +16,7 @@ from msgspec.structs import asdict
 
 from perilune.facts.timing import Efficiency
 from perilune.plan.planned import Plan
-
-BOUNDS: Final = {
-    "memory": (0.2, 0.92),
-    "compute": (0.05, 0.85),
-    "compute_narrow": (0.05, 0.85),
-    "layer_us": (2.0, 400.0),
-    "quantize_us": (1.0, 100.0),
-}
-"""What is physically possible, by parameter."""
+from perilune.rehearse.timing.basis import BOUNDS
 
 SOFT: Final = 0.02  # relative error beyond which a residual counts linearly: about what repeated runs differ by
 STEP: Final = 1e-3

@@ -1,0 +1,1 @@
+"""Step times held against measurements: published runs and a user's own, rehearsed as they were measured."""
