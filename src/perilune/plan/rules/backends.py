@@ -133,12 +133,12 @@ def megamoe_flat(s: Subject) -> Iterator[Says]:
         )
 
 
-@rule("moe-deepep-normal", "capacity")
+@rule("moe-deepep-normal", "rewrite")
 def deepep_normal(s: Subject) -> Iterator[Says]:
     """--deepep-mode normal turns the CUDA graphs off."""
     if s.accepted and s.value("--deepep-mode") == "normal" and s["moe_a2a_backend"] == "deepep":
         yield Says(
-            "--deepep-mode normal cannot be captured: decode runs without CUDA graphs.",
+            "--deepep-mode normal cannot be captured: the engine turns the CUDA graphs of both phases off.",
             flags=("--deepep-mode",),
             edits=(write("--deepep-mode", "auto"),),
         )

@@ -36,13 +36,16 @@ def extra_slots(s: Subject) -> Iterator[Says]:
 @rule("pd-no-extra-slots", "advice", f"{PAGE}; {ENGINE}")
 def no_extra_slots(s: Subject) -> Iterator[Says]:
     """A PD decode server of more than 32 requests a worker keeps no slots for requests in transfer unless told to."""
-    if not s.accepted or s.role != "decode" or s.wrote(EXTRA) or s.template or s["disaggregation_decode_extra_slots"]:
+    if not s.ledger.boots or s.role != "decode" or s.wrote(EXTRA) or s.template:
+        return
+    edits = (write(EXTRA, PAGES_EXTRA),)
+    if s["disaggregation_decode_extra_slots"] or not s.again(edits).boots:
         return
     yield Says(
         "No slot is kept for a request in transfer: while all that may run do, the next one waits on prefill until "
         "one of them ends.",
         flags=(EXTRA,),
-        edits=(write(EXTRA, PAGES_EXTRA),),
+        edits=edits,
     )
 
 

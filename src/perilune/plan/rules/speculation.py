@@ -10,10 +10,11 @@ from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.families import ATTENTION, SPECULATION
 from perilune.plan.rules.reaching import more_requests
 from perilune.plan.rules.rule import PAGE, Says, rule
-from perilune.plan.rules.splitting import LIMIT, running
+from perilune.plan.rules.splitting import LIMIT, asked_requests, running
 from perilune.plan.rules.subject import Subject
 
 EAGLE_FAMILY = ("EAGLE", "EAGLE3", "NEXTN")
+REPLAY = "--enable-linear-replayssm-spec"
 KERNEL = ("attention_backend", "page_size")
 CORRUPTED = ("Qwen3NextForCausalLM", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5ForConditionalGeneration")
 
@@ -83,13 +84,19 @@ def ragged_table(s: Subject) -> Iterator[Says]:
 @rule("spec-state-16bit", "advice", PAGE)
 def state_16bit(s: Subject) -> Iterator[Says]:
     """With a 16-bit state, KDA verification leaves the fused kernel for Triton."""
-    if s.accepted and s.is_k3 and s.speculates and s["mamba_ssm_dtype"] in ("bfloat16", "float16") and not s.template:
-        yield Says(
-            f"With --mamba-ssm-dtype {s['mamba_ssm_dtype']} KDA verification runs on Triton, not the fused kernel: "
-            "more requests, slower steps.",
-            flags=("--mamba-ssm-dtype",),
-            edits=(write("--mamba-ssm-dtype", "float32"),),
-        )
+    dtype = s["mamba_ssm_dtype"]
+    if not s.ledger.boots or not s.is_k3 or not s.speculates or dtype not in ("bfloat16", "float16") or s.template:
+        return
+    whole = (write("--mamba-ssm-dtype", "float32"),)
+    now, then = running(s.ledger, s.workload)[0], running(s.again(whole), s.workload)[0]
+    enough = then >= min(now, asked_requests(s) or now)
+    yield Says(
+        f"With --mamba-ssm-dtype {dtype} KDA verification runs on Triton, not the fused kernel: steps are slower, and "
+        f"{now} requests run at once, {then} with float32.",
+        "" if enough else "Measure whether the requests are worth the slower steps.",
+        ("--mamba-ssm-dtype",),
+        whole if enough else (),
+    )
 
 
 @rule("spec-draft-attention", "advice", PAGE)
@@ -120,15 +127,27 @@ def simulated(s: Subject) -> Iterator[Says]:
 def pd_limit(s: Subject) -> Iterator[Says]:
     """In a PD pair, speculation for N requests wants a limit of 2N on both roles."""
     asked, limit = s.workload.concurrency, s["max_running_requests"]
-    if not s.accepted or not s.speculates or s.role == "unified" or not asked or not limit or limit >= 2 * asked:
+    if not s.ledger.boots or not s.speculates or s.role == "unified" or not asked or not limit or limit >= 2 * asked:
         return
     if "max_running_requests" in s.resolved.given:
+        edits = _room_for(s, 2 * asked)
         yield Says(
-            f"For {asked} requests a PD role with speculation wants --max-running-requests {2 * asked}, not {limit}: "
+            f"For {asked} requests a PD role with speculation wants {LIMIT} {2 * asked}, not {limit}: "
             "requests in transfer count too.",
-            flags=("--max-running-requests",),
-            edits=(write("--max-running-requests", 2 * asked),),
+            "" if edits else f"{LIMIT} {2 * asked} does not fit here: use more GPUs, or more servers.",
+            (LIMIT,),
+            edits,
         )
+
+
+def _room_for(s: Subject, limit: int) -> tuple[Edit, ...]:
+    """The edits for a limit at which no fewer requests run, with ReplaySSM where verification's states are too many."""
+    now = running(s.ledger, s.workload)[0]
+    for edits in ((write(LIMIT, limit),), (write(REPLAY), write(LIMIT, limit))):
+        after = s.again(edits)
+        if after.boots and running(after, s.workload)[0] >= now:
+            return edits
+    return ()
 
 
 @rule("spec-changes-attention", "rewrite")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perilune.plan.memory.levers import SKIP_LOCK
 from perilune.plan.rules.edits import Edit, remove
 from perilune.plan.rules.rule import PAGE, Says, rule
+from perilune.plan.rules.splitting import running
 from perilune.plan.rules.subject import Subject
 
 STRATEGY = "--mamba-radix-cache-strategy"
@@ -28,13 +29,16 @@ def inert_strategy(s: Subject) -> Iterator[Says]:
 @rule("state-skip-lock", "advice", PAGE)
 def skip_lock(s: Subject) -> Iterator[Says]:
     """SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK saves a slot per request and is experimental."""
-    if s.on_env(SKIP_LOCK):
-        yield Says(
-            f"{SKIP_LOCK}={s.env[SKIP_LOCK]} saves a state slot per request and is experimental: "
-            "answers under it are not validated.",
-            flags=(SKIP_LOCK,),
-            edits=(Edit("unset-env", SKIP_LOCK),),
-        )
+    if not s.on_env(SKIP_LOCK):
+        return
+    edits = (Edit("unset-env", SKIP_LOCK),)
+    now, then = running(s.ledger, s.workload)[0], running(s.again(edits), s.workload)[0]
+    gains = f": {now} requests run at once, {then} without it" if now > then else ""
+    yield Says(
+        f"{SKIP_LOCK}={s.env[SKIP_LOCK]} is experimental, and answers under it are not validated{gains}.",
+        flags=(SKIP_LOCK,),
+        edits=edits,
+    )
 
 
 RULES = (inert_strategy, skip_lock)
