@@ -720,3 +720,26 @@ def test_a_script_that_cannot_be_read_is_said(file: str, write) -> None:  # type
     assert errors(found) == []
     assert (f"What {file} sets is not known here" in said) == (file != "run.sh")
     assert "SGLANG_X" not in said
+
+
+def test_strict_holds_for_corrections_too(write) -> None:  # type: ignore[no-untyped-def]
+    path = write(SOUND.replace("64", "20"))
+    asked = ("--platform", "b300", "--concurrency", "64", "--isl", "8192", "--osl", "1024", "--fix")
+    assert (run(path, *asked).return_value, run(path, *asked).stderr) == (0, "")
+    result = run(path, *asked, "--strict")
+    assert result.return_value == 1
+    assert "capacity admits-less" in result.stderr
+    assert re.search(r"\d+ findings? left", result.stderr)
+    assert result.stdout == SOUND.replace("64", "20")
+
+
+def test_an_unknown_platform_is_said_once(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(SOUND), write(SOUND, "b.sh"), "--platform", "b301")
+    assert isinstance(result.exception, UnusableInput)
+    assert str(result.exception).count("Unknown platform") == 1
+    assert result.output == ""
+
+
+def test_where_nothing_was_judged_nothing_is_summed_up(write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write("sglang serve --model-path who/knows\n"), "--platform", "b300")
+    assert (result.return_value, result.stdout) == (2, "")

@@ -73,12 +73,15 @@ def check(
     perilune check --platform h200 -- sglang serve --tp-size 16 ...
     """
     from perilune.cli.check_inputs import Inputs, routers_in
+    from perilune.facts.hardware import platform
     from perilune.plan.deployment import Workload
     from perilune.plan.sources.judge import Judge
     from perilune.plan.sources.tokens import shown
 
     if as_json + as_sarif + as_github + fix > 1:
         raise UnusableInput("--json, --sarif, --github and --fix each print something else.", fix="Give one of them.")
+    if platform_name is not None:
+        platform(platform_name)
     judge = Judge(platform_name, Workload(isl, osl, concurrency))
     judge.engine = _release(engine) if engine else judge.engine
     judge.model, judge.draft = _config(model_config), _config(draft_config)
@@ -91,7 +94,7 @@ def check(
     if fix:
         from perilune.cli.check_fix import print_fixed
 
-        code = print_fixed(groups, judge, routers)
+        code = print_fixed(groups, judge, routers, strict=strict)
     else:
         from perilune.cli.check_report import Form, report
 

@@ -10,7 +10,7 @@ import click
 
 from perilune.cli import output
 from perilune.cli.check_inputs import Checked
-from perilune.cli.check_report import exit_code, findings_of
+from perilune.cli.check_report import costs, exit_code, findings_of
 from perilune.cli.check_view import print_placed
 from perilune.errors import UnusableInput
 from perilune.plan.rules import Finding
@@ -26,19 +26,23 @@ from perilune.plan.sources.text import Text
 MOST_REPAIRS = 64
 
 
-def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers) -> int:
-    """Print corrected text, one input whole and several as a diff; what is left goes to standard error."""
+def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, *, strict: bool) -> int:
+    """Print corrected text, one input whole and several as a diff; what is left goes to standard error.
+
+    With `strict` that is lost capacity as well, which is corrected by its owner.
+    """
     left: list[Finding] = []
     several = len({one.text.name for group in groups for one in group}) > 1
     for group in groups:
         better = _fixed([_repaired(one, judge) for one in group], judge, routers)
-        left += [finding for finding in findings_of(better, judge, routers) if finding.severity == "error"]
+        left += [finding for finding in findings_of(better, judge, routers) if costs(finding, strict=strict)]
         for before, after in {one.text.name: (one, new) for one, new in zip(group, better, strict=True)}.values():
             _print_diff(before, after) if several else _print_whole(after)
     if left:
         print_placed(left, err=True)
-        output.note(f"{len(left)} error{'s' * (len(left) != 1)} left to correct by hand.")
-    return exit_code(left, strict=False)
+        what = "finding" if strict else "error"
+        output.note(f"{len(left)} {what}{'s' * (len(left) != 1)} left to correct by hand.")
+    return exit_code(left, strict=strict)
 
 
 def _repaired(one: Checked, judge: Judge) -> Checked:

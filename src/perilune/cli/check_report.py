@@ -52,10 +52,12 @@ def report(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, 
 
             for line in to_github(findings):
                 click.echo(line)
-        case Form.TEXT if checked:
+        case Form.TEXT:
             print_placed(findings)
-            files = len({one.text.name for one in checked} - {""})
-            click.echo(summary(findings, sum(len(one.servers) for one in checked), files))
+            servers = sum(len(one.servers) for one in checked)
+            files = len({one.text.name for one in checked if one.servers} - {""})
+            if servers or findings:
+                click.echo(summary(findings, servers, files))
     return exit_code(findings, strict=strict)
 
 
@@ -67,8 +69,12 @@ def _emit(value: dict[str, Any]) -> None:
 
 def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
     """1 where a finding costs the exit code, else 0."""
-    costly = {"error", "capacity"} if strict else {"error"}
-    return 1 if any(finding.severity in costly for finding in findings) else 0
+    return 1 if any(costs(finding, strict=strict) for finding in findings) else 0
+
+
+def costs(finding: Finding, *, strict: bool) -> bool:
+    """Whether a finding costs the exit code: an error, and lost capacity where that is asked for."""
+    return finding.severity == "error" or (strict and finding.severity == "capacity")
 
 
 def to_json(checked: Sequence[Checked], findings: Sequence[Finding]) -> dict[str, Any]:
