@@ -55,6 +55,12 @@ def in_words(edits: Iterable[Edit]) -> str:
     return ", ".join(parts)
 
 
+def begun(edits: Iterable[Edit]) -> str:
+    """Edits as the beginning of a sentence; empty without any."""
+    text = in_words(edits)
+    return text[:1].upper() + text[1:]
+
+
 def write(flag: str, value: object = None) -> Edit:
     """Write `flag` with `value`, or as a switch."""
     return Edit("set", flag, None if value is None else str(value))

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from perilune.plan.memory import NoticeKind
 from perilune.plan.memory.notices import LEAST_HEADROOM_BYTES
 from perilune.plan.memory.pools import GIB
-from perilune.plan.rules.edits import Edit, write
+from perilune.plan.rules.edits import Edit, begun, write
 from perilune.plan.rules.finding import Severity
 from perilune.plan.rules.rule import Says, rule
+from perilune.plan.rules.splitting import running
 from perilune.plan.rules.subject import Subject
 
 LARGE_SCRATCH = 0.25  # of the memory for both pools
@@ -51,12 +52,15 @@ def headroom(s: Subject) -> Iterator[Says]:
         return
     lower = inputs.fraction - max(LEAST_HEADROOM_BYTES - left, 0) / (inputs.before_gib * GIB)
     edits: tuple[Edit, ...] = (write("--mem-fraction-static", f"{int(lower * 100) / 100:.2f}"),)
-    if not s.again(edits).boots:
-        edits = ()
+    after = s.again(edits)
+    now, then = running(found, s.workload)[0], running(after, s.workload)[0]
+    fix = f"{begun(edits)}: then {then} requests run at once, not {now}." if then < now else ""
+    if not after.boots:
+        edits, fix = (), "Lower --cuda-graph-max-bs-decode or --max-running-requests."
     severity: Severity | None = "advice" if s.template and left >= 0 else None
     yield Says(
         said,
-        "" if edits else "Lower --cuda-graph-max-bs-decode or --max-running-requests.",
+        fix,
         ("--mem-fraction-static",),
         edits,
         severity=severity,

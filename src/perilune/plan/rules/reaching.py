@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perilune.plan.deployment import Workload
 from perilune.plan.memory import Demand, Ledger, NoticeKind, split_for
 from perilune.plan.memory.levers import LEVERS
-from perilune.plan.rules.edits import Edit, apply_edits, edits_between, in_words
+from perilune.plan.rules.edits import Edit, apply_edits, begun, edits_between
 from perilune.plan.rules.splitting import (
     LIMIT,
     PIN,
@@ -54,9 +54,8 @@ def reach(s: Subject, asked: int, admitted: int) -> tuple[str, tuple[Edit, ...]]
     edits = edits_between(s.known, best.server)
     if best.runs >= asked and load is s.workload and {edit.name for edit in edits} <= SPLITTING:
         return "", edits
-    words = in_words(edits)
     rest = "" if best.runs >= asked else ", the most that flags admit on this hardware"
-    return f"{words[:1].upper()}{words[1:]}: then {best.runs} requests{assumed} run at once{rest}.", edits
+    return f"{begun(edits)}: then {best.runs} requests{assumed} run at once{rest}.", edits
 
 
 def more_requests(s: Subject) -> tuple[Edit, ...] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, ParamSpec
 
 from perilune.facts.history import JUDGED
-from perilune.plan.rules.edits import Edit, in_words
+from perilune.plan.rules.edits import Edit, begun
 from perilune.plan.rules.finding import Finding, Severity
 from perilune.plan.rules.releases import before
 
@@ -64,18 +64,13 @@ class Rule(Generic[P]):
                 said.id or self.id,
                 said.severity or self.severity,
                 said.message,
-                said.fix or _fix(said.edits),
+                said.fix or (f"{begun(said.edits)}." if said.edits else ""),
                 said.flags,
                 said.source or self.source,
                 said.pool,
                 said.edits,
                 member=said.member,
             )
-
-
-def _fix(edits: tuple[Edit, ...]) -> str:
-    text = in_words(edits)
-    return text[:1].upper() + text[1:] + "." if text else ""
 
 
 def rule(
