@@ -26,10 +26,13 @@ less than asked; the number is given. **advice**: worth knowing. What the engine
 conditions: the rules read the resolved values, the rewrites and the memory ledger. A refusal that rests on predicted
 memory says so, and is a **capacity** finding where the optimistic end of the prediction would boot.
 
-Verdicts are those of SGLang {JUDGED}. With `--sglang VERSION` the rules marked with releases follow it, old spellings
-that the release still takes are read as today's, and flags or variables it does not have yet are errors or advice;
-releases {history().versions[0]} to {history().versions[-1]} were compared. Any other version is judged by {JUDGED},
-and a finding says so.
+The fix of a finding on capacity is one set of flags, and the number it names is that of the server with them. Edits of
+pairs and fleets name the server they are for; several nodes of one server are changed alike.
+
+Verdicts are those of SGLang {JUDGED}. With `--sglang VERSION` the rules marked with releases follow it, and so do the
+names: old spellings and variables that the release still reads count as today's, flags and variables it does not have
+yet are errors or advice, and what it refuses or changes although {JUDGED} takes it is said (`earlier-...`). Releases
+{history().versions[0]} to {history().versions[-1]} were compared. Any other version is judged by {JUDGED}, and a finding says so.
 
 In the examples `K3` stands for `{SHORT["K3"]}`,
 `DSPARK` for `{SHORT["DSPARK"]}`,
