@@ -31,8 +31,9 @@ pairs and fleets name the server they are for; several nodes of one server are c
 
 Verdicts are those of SGLang {JUDGED}. With `--sglang VERSION` the rules marked with releases follow it, and so do the
 names: old spellings and variables that the release still reads count as today's, flags and variables it does not have
-yet are errors or advice, and what it refuses or changes although {JUDGED} takes it is said (`earlier-...`). Releases
-{history().versions[0]} to {history().versions[-1]} were compared. Any other version is judged by {JUDGED}, and a finding says so.
+yet are errors or advice, and what it refuses or changes although {JUDGED} takes it is said (`earlier-...`). Compared
+were releases {history().versions[0]} to {history().versions[-1]}; any other version is judged by {JUDGED}, and a
+finding says so.
 
 In the examples `K3` stands for `{SHORT["K3"]}`,
 `DSPARK` for `{SHORT["DSPARK"]}`,
