@@ -16,7 +16,7 @@ def still_takes(engine: str, spelled: str) -> bool:
 
 def still_reads(engine: str, name: str) -> bool:
     """Whether the release `engine` still reads a variable that is gone today."""
-    return _until(engine, history().environment_until.get(name))
+    return _until(engine, history().environment_until.get(name)) and lacks_variable(engine, name) is None
 
 
 def lacks_flag(engine: str, flag: str) -> str | None:
