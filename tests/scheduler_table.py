@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,6 +19,9 @@ from rehearse_servers import Times, fleet_of, small_engine
 BLOCK = 16
 
 Told = list[tuple[float, str, int]]
+
+RECORDED = Path(__file__).with_name("data") / "scheduler" / "engine.json.gz"
+"""What the engine's scheduler did in the first cases of every kind."""
 
 STILL: dict[str, Any] = {
     "dcp": 1,
@@ -75,6 +81,29 @@ def case(seed: int, **fixed: Any) -> dict[str, Any]:
         blocks = list(range(random.randint(0, 8))) if shared else []
         requests.append([now, prompt, output, blocks])
     return {"setup": setup, "requests": requests}
+
+
+CASES: dict[str, list[dict[str, Any]]] = {
+    "any mixture": [case(seed) for seed in range(120)],
+    "overlap, ending by themselves": [case(seed, overlap=True, ignore_eos=False, ratio=0.05) for seed in range(40)],
+    "no overlap, ending by themselves": [case(seed, overlap=False, ignore_eos=False, ratio=0.05) for seed in range(40)],
+    "no radix cache, known lengths": [case(seed, disabled=True, ignore_eos=True) for seed in range(40)],
+    "longest prefix first": [case(seed, schedule_policy="lpm", disabled=False) for seed in range(40)],
+    "mixed chunks": [case(seed, chunk=32, mixed=True) for seed in range(40)],
+}
+
+
+def recorded() -> dict[str, list[Told]]:
+    """The engine's answers to the first cases of every kind."""
+    found = json.loads(gzip.decompress(RECORDED.read_bytes()))
+    return {
+        name: [[(at, what, request) for at, what, request in told] for told in every] for name, every in found.items()
+    }
+
+
+def ordered(told: Told) -> Told:
+    """By instant, to the microsecond; the order within one is not compared."""
+    return sorted((round(instant, 6), what, request) for instant, what, request in told)
 
 
 def engine_of(setup: dict[str, Any]) -> Engine:
