@@ -743,3 +743,49 @@ def test_an_unknown_platform_is_said_once(write) -> None:  # type: ignore[no-unt
 def test_where_nothing_was_judged_nothing_is_summed_up(write) -> None:  # type: ignore[no-untyped-def]
     result = run(write("sglang serve --model-path who/knows\n"), "--platform", "b300")
     assert (result.return_value, result.stdout) == (2, "")
+
+
+ITEMS = """apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - command: [sglang, serve]
+    args:
+    - --model-path=moonshotai/Kimi-K3
+    - --trust-remote-code
+    - --tp-size 8  # all of them
+    - "--max-running-requests 16"
+    - --host=0.0.0.0
+"""
+
+
+def test_a_flag_and_its_value_in_one_item(write) -> None:  # type: ignore[no-untyped-def]
+    path = write(ITEMS, "pod.yaml")
+    found = findings(path, "--platform", "b300")
+    assert [(one["id"], one["where"]["line"]) for one in found if one["severity"] == "error"] == [
+        ("flag-joined", 9),
+        ("flag-joined", 10),
+    ]
+    fixed = run(path, "--platform", "b300", "--fix").stdout
+    assert fixed == ITEMS.replace("--tp-size 8", "--tp-size=8").replace("requests 16", "requests=16")
+    assert errors(findings(write(fixed, "pod.yaml"), "--platform", "b300")) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (f"ARGS='{MODEL} --tp-size 8'\nsglang serve \"$ARGS\"\n", "run.sh"),
+        (ITEMS.partition("args:")[0] + f'args: ["{MODEL} --tp-size 8"]\n', "pod.yaml"),
+    ],
+)
+def test_all_flags_in_one_word(content: str, name: str, write) -> None:  # type: ignore[no-untyped-def]
+    result = run(write(content, name), "--platform", "b300", "--fix")
+    assert errors(findings(name, "--platform", "b300")) == ["flag-joined"]
+    assert (result.return_value, result.stdout) == (1, content)
+    assert "1 error left" in result.stderr
+
+
+@pytest.mark.parametrize("value", ["--host '--tp-size 8'", "--json-model-override-args '--tp-size 8'", "'-- 8'"])
+def test_a_value_that_looks_like_flags_is_one(value: str, write) -> None:  # type: ignore[no-untyped-def]
+    found = findings(write(SOUND.replace("\n", f" {value}\n")), "--platform", "b300")
+    assert "flag-joined" not in errors(found)

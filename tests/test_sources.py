@@ -41,7 +41,7 @@ SHELL = (
     Case("a default", "sglang serve --tp ${TP:-8}", ("1: sglang serve --tp 8",)),
     Case("a default overruled", "TP=4\nsglang serve --tp ${TP:-8}", ("2: sglang serve --tp 4",)),
     Case("split", "F='--tp 8 --port 1'\nsglang serve $F", ("2: sglang serve --tp 8 --port 1",)),
-    Case("quoted is not split", "F='--tp 8'\nsglang serve \"$F\"", ("2: sglang serve '--tp 8'",)),
+    Case("quoted is not split", "F='-x 8'\nsglang serve \"$F\"", ("2: sglang serve '-x 8'",)),
     Case("an array", 'A=(--tp 8 # eight\n)\nA+=(--port 1)\nexec sglang serve "${A[@]}"',
          ("4: exec sglang serve --tp 8 --port 1",)),
     Case("a function", 'run() { sglang serve --tp "$1" "${@}"; }\nrun 8', ("1: sglang serve --tp 8 8",)),

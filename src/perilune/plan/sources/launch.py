@@ -15,6 +15,7 @@ from perilune.plan.sources.beside import Beside, with_config
 from perilune.plan.sources.env_files import env_files_unread
 from perilune.plan.sources.found import Found, Note, Reading, Word
 from perilune.plan.sources.inner import machine_of
+from perilune.plan.sources.joined import taken_apart
 from perilune.plan.sources.machines import ContainerRun, nodes_of_step, runs_container
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command, Walk
@@ -172,6 +173,7 @@ def add_command(command: Command, around: Surroundings, *, expands: bool) -> Non
     head = command.words[start - 1] if start else None
     line = around.text.line(head.at if head is not None and head.at is not None else command.first)
     env = {**command.env, **_wrapper_env(command.words), **command.inside}
+    server, words = taken_apart(server, words, around)
     server, words, unread = without_unknown(server, words, command, around)
     image, image_at = server.image or around.image, around.image_at
     if server.image:
