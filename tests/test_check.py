@@ -221,7 +221,7 @@ def test_branches_of_one_script_are_no_pair_and_no_fleet(write) -> None:  # type
     shared = shared.replace("--tp-size 8", "--nnodes 4 --node-rank 0 --dist-init-addr 10.0.0.1:5000 --tp-size 32")
     assert not errors(findings(write(shared), "--platform", "b300"))
     side_by_side = write(shared.replace("if [ $ROLE = prefill ]; then\n", "").replace("else\n", "").replace("fi\n", ""))
-    assert {"fleet-rendezvous", "pd-kv-dtype"} <= set(errors(findings(side_by_side, "--platform", "b300")))
+    assert {"pd-rendezvous", "pd-kv-dtype"} <= set(errors(findings(side_by_side, "--platform", "b300")))
 
 
 @pytest.mark.parametrize(

@@ -48,14 +48,14 @@ def one_image(subjects: Sequence[Subject]) -> Iterator[Says]:
 
 @rule("fleet-rendezvous", "error", PAGE)
 def own_rendezvous(subjects: Sequence[Subject]) -> Iterator[Says]:
-    """Servers of different shape, each with a node 0, cannot meet at one address."""
+    """Servers of different shape, each with a node 0, cannot meet at one address; of pairs `pd-rendezvous` says it."""
     shapes: dict[str, set[tuple[object, ...]]] = {}
     for s in subjects:
         address = settled_address(s)
         if address and s.parsed and s.several_nodes and is_head(s):
             shapes.setdefault(address, set()).add((s.role, s["nnodes"], s["tp_size"], s["pp_size"]))
     for address, found in shapes.items():
-        if len(found) > 1:
+        if len(found) > 1 and {shape[0] for shape in found} != {"prefill", "decode"}:
             yield Says(
                 f"Servers of different shape meet at {address}: they wait for each other's ranks for ever.",
                 "Give each server the address of its own node 0.",

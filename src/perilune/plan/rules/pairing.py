@@ -10,7 +10,7 @@ from perilune.plan.rules.agreement import CONNECT, both
 from perilune.plan.rules.ascend import STORE
 from perilune.plan.rules.edits import Edit, write
 from perilune.plan.rules.reaching import reach
-from perilune.plan.rules.routing import Router
+from perilune.plan.rules.routing import Router, only_host
 from perilune.plan.rules.rule import PAGE, Says, rule
 from perilune.plan.rules.splitting import running
 from perilune.plan.rules.subject import Subject
@@ -95,12 +95,18 @@ def rendezvous(p: Subject, d: Subject, router: Router) -> Iterator[Says]:
     left, right = p.value("--dist-init-addr"), d.value("--dist-init-addr")
     if left is None or left != right or "<" in left or "$" in left:
         return
-    if p.several_nodes and d.several_nodes:
-        yield Says(
-            f"Both pools meet at {left}: they become one, and different node counts wait for ever.",
-            "Give each pool the address of its own node 0.",
-            ("--dist-init-addr",),
-        )
+    if not p.several_nodes or not d.several_nodes:
+        return
+    host, _, port = left.rpartition(":")
+    named = ((pool, only_host(router, f"--{pool}")) for pool in ("decode", "prefill"))
+    pool, own = next(((pool, one) for pool, one in named if one and one != host), ("", ""))
+    yield Says(
+        f"Both pools meet at {left}: they become one, and different node counts wait for ever.",
+        "" if own else "Give each pool the address of its own node 0.",
+        ("--dist-init-addr",),
+        (write("--dist-init-addr", f"{own}:{port}"),) if own else (),
+        pool=pool,
+    )
 
 
 @rule("pd-store", "error", PAGE)

@@ -26,6 +26,12 @@ def router_ends(router: Router, flag: str) -> list[tuple[str, str | None]]:
     return found
 
 
+def only_host(router: Router, flag: str) -> str:
+    """The host that a router names after `flag`, where it names just one, and not itself."""
+    hosts = {_host(url) for url, _ in router_ends(router, flag)} - {""}
+    return hosts.pop() if len(hosts) == 1 and not hosts & {*LOOPBACK} else ""
+
+
 def _own_ends(s: Subject, router: Router, flag: str) -> list[tuple[str, str | None]]:
     """The router's ends that can mean this server: of several, those at its port where there are any."""
     ends = list(router_ends(router, flag))
