@@ -98,7 +98,7 @@ def test_ranks_read_their_kv_side_by_side() -> None:
     ("method", "chosen"),
     [
         ("round_robin", [0, 1, 2, 0]),
-        ("total_requests", [1, 1, 1, 1]),  # two running, one waiting, one of each
+        ("total_requests", [0, 0, 0, 0]),  # two running, three waiting, one running and two waiting
         ("total_tokens", [2, 2, 2, 2]),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_rank_is_chosen_as_the_load_balance_method_has_it(method: str, chosen:
     fleet = fleet_of([(small_engine(ranks=3), Still())])
     simulate(Traffic(iter(()), "none"), fleet)
     ranks = fleet.replicas[0].ranks
-    for rank, (running, waiting, prompts) in zip(ranks, [(2, 0, 300), (0, 1, 500), (1, 1, 200)], strict=True):
+    for rank, (running, waiting, prompts) in zip(ranks, [(2, 0, 300), (0, 3, 500), (1, 2, 200)], strict=True):
         rank.rows, rank.prompts = running, prompts
         rank.queue.extend(Live(Request(0.0, 100, 1), number, 0) for number in range(waiting))
     balance = Balance(method)

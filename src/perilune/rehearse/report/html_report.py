@@ -45,6 +45,7 @@ def html_report(run: Rehearsal) -> bytes:
         _paragraph("Interrupted: this is what had happened until then.", "bad") if found.interrupted else "",
         _tiles(run),
         *(_paragraph(f"{role or 'admitted'}: {text}", "soft") for role, text in phrases.admitted(run)),
+        _list(found.notes),
         "<h2>Latency</h2>",
         _table(("", *COLUMNS), _latencies(found)),
         "<noscript><p>The charts need JavaScript; the tables do not.</p></noscript>",
@@ -236,7 +237,6 @@ def _made_of(run: Rehearsal) -> Iterable[str]:
     for name, text in rows:
         yield f"<dt>{escape(printable(name))}</dt><dd><code>{escape(printable(text))}</code></dd>"
     yield "</dl>"
-    yield _list(run.outcome.notes)
 
 
 def _env(env: Any) -> list[str]:

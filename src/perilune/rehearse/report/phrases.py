@@ -60,9 +60,9 @@ def _served(run: Rehearsal) -> str:
     if load.concurrency is not None:
         start = f"closed loop of {count(load.concurrency, one)}"
     elif load.arrival_cv in (None, 1):
-        start = f"Poisson arrivals, {_plain(load.rate or 0)} {one}s/s"
+        start = f"Poisson arrivals, {_pace(load, one)}"
     else:
-        start = f"arrivals with a CV of {load.arrival_cv:g}, {_plain(load.rate or 0)} {one}s/s"
+        start = f"arrivals with a CV of {load.arrival_cv:g}, {_pace(load, one)}"
     least = "up to " if load.range_ratio < 1 else ""
     lengths = f"of {least}{load.isl or 0:,} input + {least}{load.osl or 0:,} output tokens"
     total = load.total or 0
@@ -76,6 +76,10 @@ def _served(run: Rehearsal) -> str:
         )
     images = f" and {count(load.images, 'image')} of {load.image_size[0]} × {load.image_size[1]}" if load.images else ""
     return f"{start}, {total:,} in all, {lengths}{images}"
+
+
+def _pace(load: OfferedLoad, one: str) -> str:
+    return f"{_plain(load.rate or 0)} {one if load.rate == 1 else f'{one}s'}/s"
 
 
 def _plain(number: float) -> str:

@@ -33,8 +33,9 @@ def summary(run: Rehearsal) -> list[Line]:
     lines.append(Line(""))
     for label, text, style in _facts(run):
         lines += _labelled(label, text, style)
-    lines += [*_over_time(found), *_published(run)]
-    return lines + [line for note in found.notes for line in _wrapped(note, "dim", indent="- ")]
+    if found.notes:
+        lines += [Line(""), *(line for note in found.notes for line in _wrapped(note, "dim", indent="- "))]
+    return [*lines, *_over_time(found), *_published(run)]
 
 
 def _what(run: Rehearsal) -> Iterator[Line]:
