@@ -57,6 +57,8 @@ SHELL = (
     Case("in the background", "sglang serve --tp 8 > a.log 2>&1 &\nsglang serve --tp 4 | tee b.log",
          ("1: sglang serve --tp 8", "2: sglang serve --tp 4")),
     Case("a loop", "for r in 0 1; do sglang serve --node-rank $r & done", ("1: sglang serve --node-rank '$r'",)),
+    Case("a function that calls itself", "run() { sglang serve --tp 8 || run; run 1; }\nrun\n",
+         ("1: sglang serve --tp 8",)),
     Case("shift", 'run() { local r=$1; shift; sglang serve --node-rank "$r" "$@"; }\nrun 1 --tp 8',
          ("1: sglang serve --node-rank 1 --tp 8",)),
     Case("shift by two", 'run() { shift 2; sglang serve "$@"; }\nrun 1 2 --tp 8', ("1: sglang serve --tp 8",)),

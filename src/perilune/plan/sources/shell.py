@@ -12,10 +12,11 @@ from perilune.plan.sources import branches, heredoc, lifetime, mentions, misread
 from perilune.plan.sources.found import Note, Word
 from perilune.plan.sources.inner import inner_script, machine_of
 from perilune.plan.sources.script import Script
+from perilune.plan.sources.shell_builtins import as_sourced, run_builtin
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.tree import chain, first_error, substitutions
 from perilune.plan.sources.ways import Choice
-from perilune.plan.sources.words import Scope, placeless, single, store, words_of
+from perilune.plan.sources.words import Scope, single, store, words_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -64,6 +65,7 @@ class Walk:
     data: list[tuple[int, int]] = field(default_factory=list)
     find: Callable[[str], Text | None] = lambda name: None
     called: set[str] = field(default_factory=set)
+    running: list[str] = field(default_factory=list)
     depth: int = 0
     commands: int = 0
     effort: int = 0
@@ -281,10 +283,14 @@ class Walk:
         called = words[0].text if words else ""
         self.passed += mentions.only_mentions(words)
         if called in scope.functions and self.depth < MOST_DEPTH - 10:
+            if called in self.running:
+                return [scope]  # it calls itself: another round starts what the first one does
             self.called.add(called)
             inner = scope.fork()
             inner.arguments = tuple(words[1:])
+            self.running.append(called)
             after = self._visit(scope.functions[called], [inner])
+            self.running.pop()
             for found in after:
                 found.arguments = scope.arguments
             return after
@@ -295,24 +301,10 @@ class Walk:
         self.notes += misread.of_command(self.script, self.broken, node, words)
         if called in ("source", "."):
             return self._source(node, words, scope)
-        self._builtin(words, scope)
+        run_builtin(words, scope)
         self._run(node, words, local, names)
         lifetime.pass_by(scope, words, node.start_byte, conditional=self.conditional > 0)
         return [scope]
-
-    def _builtin(self, words: list[Word], scope: Scope) -> None:
-        """What the shell's own commands do to what is known."""
-        match [word.text for word in words]:
-            case ["unset", *names]:
-                for name in names:
-                    scope.variables.pop(name, None)
-            case ["set", "-a" | "+a" as switch] | ["set", "-o" | "+o" as switch, "allexport"]:
-                scope.exports_all = switch.startswith("-")
-            case ["set", "--", *_]:
-                scope.arguments = tuple(words[2:])
-            case ["shift", *count] if scope.arguments is not None:
-                by = int(count[0]) if count and count[0].isdecimal() and len(count[0]) < 6 else 1
-                scope.arguments = scope.arguments[by:]
 
     def _source(self, node: Node, words: list[Word], scope: Scope) -> list[Scope]:
         """What another file sets, where that can be read; servers that it starts are for whoever checks it."""
@@ -339,15 +331,7 @@ class Walk:
         root = self.script.parse()
         if first_error(root) is not None:
             return []
-        after = self._visit(root, [scope.fork()])
-        for found in after:
-            found.ended, found.unlikely = scope.ended, scope.unlikely
-            found.foreign = found.foreign or found.functions.keys() != scope.functions.keys()
-            found.functions = dict(scope.functions)
-            for name, value in found.variables.items():
-                if value is not scope.variables.get(name):
-                    found.variables[name] = placeless(value)
-        return after
+        return [as_sourced(scope, after) for after in self._visit(root, [scope.fork()])]
 
     def _run(self, node: Node, words: list[Word], local: Scope, names: Sequence[str]) -> None:
         """Report a command, or what it hands to another shell."""
