@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,35 @@ def test_the_json_names_profile_errors_and_runs(tmp_path: Path) -> None:
     assert document["runs"][0]["measured"]["tpot_s"] == pytest.approx(0.00851)
     assert document["median_error_after"]["tpot_s"] < 0.1
     assert read_profile(target).results == 4
+
+
+@pytest.mark.parametrize("factor", [1e-9, 60.0])
+def test_runs_of_something_else_leave_no_profile(factor: float, tmp_path: Path) -> None:
+    """No efficiency makes a server 50 times as slow or as fast: a band that wide would say nothing."""
+    runs = [
+        replace(r, ttft_s=None, tpot_s=(r.tpot_s or 0.0) * factor, tokens_per_s=None)
+        for r in read_results(DATA / BENCH)
+    ]
+    with pytest.raises(UnusableInput, match="times off what this run measured"):
+        calibrate(low_latency(), runs)
+
+
+@pytest.mark.parametrize(("longer", "off"), [(1.0, 1.25), (3.0, 1.3)])
+def test_a_band_holds_the_runs_it_was_fitted_to(longer: float, off: float) -> None:
+    runs = [replace(r, tpot_s=(r.tpot_s or 0.0) * longer) for r in read_results(DATA / BENCH)]
+    found = calibrate(low_latency(), runs)
+    for one in found.after:
+        for error in one.errors:
+            assert error is None or found.profile.below <= 1 / (1 + error) <= found.profile.above
+    assert found.profile.above >= off
+
+
+def test_results_are_not_written_over(tmp_path: Path) -> None:
+    results = tmp_path / BENCH
+    results.write_bytes((DATA / BENCH).read_bytes())
+    done = CliRunner().invoke(command, [str(results), *CHOICE, "-o", str(results)])
+    assert isinstance(done.exception, UnusableInput)
+    assert results.read_bytes() == (DATA / BENCH).read_bytes()
 
 
 def written(path: Path) -> Path:

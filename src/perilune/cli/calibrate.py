@@ -65,11 +65,14 @@ def calibrate(
     perilune calibrate c1.jsonl c16.jsonl c64.jsonl \\
         --hardware b300 --mode unified --strategy balanced
     """
+    from perilune.cli.rehearse_files import refuse_unwritable
     from perilune.plan.planned import plan
     from perilune.rehearse.calibration.calibrate import calibrate as fitted
     from perilune.rehearse.calibration.results import read_results
     from perilune.rehearse.timing.profile import default_path, write_profile
 
+    if target is not None:
+        refuse_unwritable([target], None, [*files, plan_file])
     results = [result for path in files for result in read_results(path)]
     found = fitted(plan(deployment_of(plan_file, given)), results, acceptance_length)
     place = target or default_path(found.profile.platform)

@@ -9,7 +9,7 @@ from perilune.errors import UnusableInput
 from perilune.plan.planned import Plan
 from perilune.rehearse.acceptance import VARIABLE
 from perilune.rehearse.calibration.closed_loop import simulate
-from perilune.rehearse.calibration.fit import Residual, Seen, Target, fit, residuals, rounded, worst_error
+from perilune.rehearse.calibration.fit import Residual, Seen, Target, fit, residuals, rounded
 from perilune.rehearse.calibration.results import Result
 from perilune.rehearse.timing.basis import BOUNDS, efficient
 from perilune.rehearse.timing.profile import VERSION, Profile
@@ -20,6 +20,7 @@ MOST_REQUESTS = 5_000  # but two waves
 WIDEST = 0.9, 1.1  # a band is never tighter
 FEW = 3  # runs that a band cannot be read off
 FEW_BAND = 0.8, 1.25
+MOST_OFF = 4.0  # a factor between prediction and measurement that no efficiency explains
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,14 @@ def calibrate(plan: Plan, results: Sequence[Result], acceptance: float | None = 
             )
     found = rounded(fit(targets, start, tuple(BOUNDS), PULL, simulate))
     after = residuals(targets, found, simulate)
+    for one in after:
+        off = _off(one)
+        if off > MOST_OFF:
+            raise UnusableInput(
+                f"After the fit the prediction is still {off:,.3g} times off what this run measured.",
+                where=one.target.name,
+                fix="Check that it is the plan that ran, that the cache was flushed, and that nothing else was busy.",
+            )
     below, above = _band(after)
     profile = Profile(
         perilune_profile=VERSION,
@@ -107,7 +116,12 @@ def _accepted(plan: Plan, result: Result) -> float | None:
 
 
 def _band(after: Sequence[Residual]) -> tuple[float, float]:
-    """Seen over predicted: half as far again as the worst run, each way."""
+    """Seen over predicted: half as far again as the worst run, each way, as factors."""
     low, high = WIDEST if len(after) >= FEW else FEW_BAND
-    worst = 1.5 * worst_error(after)
-    return round(min(low, 1 / (1 + worst)), 3), round(max(high, 1 + worst), 3)
+    worst = max(_off(one) for one in after) ** 1.5
+    return round(min(low, 1 / worst), 3), round(max(high, worst), 3)
+
+
+def _off(one: Residual) -> float:
+    """The factor between prediction and measurement, of the quantity where it is largest."""
+    return max(max(1 + error, 1 / (1 + error)) for error in one.errors if error is not None)
