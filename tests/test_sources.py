@@ -334,6 +334,10 @@ OTHERS = (
          ("2: sglang serve --model-path m",), "compose.yaml"),
     Case("left out on a page", "```\nsglang serve --model-path m ... --tp 8\n```\n",
          ("2: sglang serve --model-path m --tp 8",), "a.md"),
+    Case("flags of another program", POD + "    args: [--model, a, --port, '8', --host, b]\n", (), "a.yaml"),
+    Case("a template for something else",
+         "cat > chat.jinja <<'EOF'\n{% if x %}{{ y }}{% endif %}\nEOF\nsglang serve --tp 8\n",
+         ("4: sglang serve --tp 8",)),
     Case("a list that nothing uses", "x-a: [sglang, serve, --tp, '8']\nservices:\n  s: {command: sglang serve}\n",
          ("3: sglang serve",), "compose.yaml"),
 )  # fmt: skip

@@ -77,6 +77,7 @@ REFUSED = (
     ("a merge conflict", "a.sh", b"<<<<<<< HEAD\nsglang serve\n=======\nsglang serve --tp 8\n>>>>>>> b\n",
      "line 1: It holds"),
     ("a template of a script", "a.sh", b"sglang serve {% if x %}--tp 8{% endif %}\n", "line 1: It is a template"),
+    ("a template by its name", "a.sh.j2", b"sglang serve --tp {{ tp }}\n", "line 1: It is a template"),
     ("ten thousand servers", "a.sh", b"sglang serve --tp 8\n" * 10_000, "more than 2,000 servers"),
     ("ten thousand programs", "a.service", b"[Service]\n" + b"ExecStart=sglang serve\n" * 10_000, "more than 2,000"),
     ("ten thousand steps", "a.yaml", b"- run: sglang serve --tp 8\n" * 10_000, "more than 2,000 servers"),

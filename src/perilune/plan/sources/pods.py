@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import yaml
 
 from perilune.errors import UnusableInput
-from perilune.plan.commandline.occurrences import find_option
 from perilune.plan.sources.found import Found, Note, Word
 from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.launch import Surroundings, add_command, read_script
@@ -147,10 +146,7 @@ def start_words(text: Text, words: tuple[Word, ...], span: tuple[int, int], arou
         add_command(Command(words, dict(around.env), *span), around, expands=False)
     if len(around.found) > before or len(around.seen) > passed:
         return
-    if (
-        words[0].text.startswith("--")
-        and sum(find_option(word.text.partition("=")[0]) is not None for word in words) > 1
-    ):
+    if words[0].text.startswith("-") and any(word.text.partition("=")[0] == "--model-path" for word in words):
         said = "The image's own entrypoint is given these flags: what that starts is not known, and not checked."
         fix = "Write the program too: sglang serve."
         around.notes.append(Note(said, text.line(span[0]), fix, unread=True))

@@ -30,7 +30,8 @@ _FORMS = (
     ("makefile", re.compile(r"^(gnu)?makefile(\..*)?$|\.(mk|make)$", re.IGNORECASE)),
 )
 _CONFLICT = re.compile(r"^<{7}(?:[ \t].*)?\r?$(?=[\s\S]*^>{7}(?:[ \t].*)?\r?$)", re.MULTILINE)
-_STATEMENT = re.compile(r"\{%-?[ \t]*(?:if|for|set|else|elif|endif|endfor|include|block|raw|macro)\b[^%\n]*%\}")
+_STATEMENTS = frozenset({"{%", "{%-"})
+_TEMPLATE_NAME = re.compile(r"\.(j2|jinja2?|tpl|tmpl|gotmpl)$", re.IGNORECASE)
 _UNIT_START = re.compile(r"\[[A-Za-z][\w:.-]*\][ \t]*$")
 _YAML_START = re.compile(r"(?:---|\{|\[|[\w.\"'-]+:(?:\s|$))")
 _ALONE = "Check that command alone: perilune check -- ..."
@@ -48,18 +49,17 @@ def read_source(text: Text, beside: Beside | None = None) -> Reading:
     `beside` finds the `--config` files that commands name. Characters that only look like those of a command are
     read as what they were meant for, and said.
     """
-    _refuse_unfinished(text)
+    if (found := _CONFLICT.search(text.text)) is not None:
+        place = text.at(found.start())
+        raise UnusableInput("It holds an unresolved merge conflict.", where=place, fix="Keep one of the two sides.")
+    if _TEMPLATE_NAME.search(text.name):
+        raise _template(text, 0)
     return _held(text, lambda text: _read(text, beside))
 
 
-def _refuse_unfinished(text: Text) -> None:
-    """Refuse what no reader of the form takes: both sides of a merge, and templates with their statements."""
-    for found, message, fix in (
-        (_CONFLICT.search(text.text), "It holds an unresolved merge conflict.", "Keep one of the two sides."),
-        (_STATEMENT.search(text.text), "It is a template, not what is made of it.", "Render it first."),
-    ):
-        if found is not None:
-            raise UnusableInput(message, where=text.at(found.start()), fix=fix)
+def _template(text: Text, place: int) -> UnusableInput:
+    where = text.at(place)
+    return UnusableInput("It is a template, not what is made of it.", where=where, fix="Render it first.")
 
 
 def _held(text: Text, read: Callable[[Text], Reading]) -> Reading:
@@ -68,6 +68,9 @@ def _held(text: Text, read: Callable[[Text], Reading]) -> Reading:
     except TooManyServers:
         message = f"It starts more than {MOST_SERVERS:,} servers."
         raise UnusableInput(message, where=text.name, fix="Check it in parts.") from None
+    for word in (word for one in reading.servers for word in one.words):
+        if word.text in _STATEMENTS:
+            raise _template(reading.text or text, word.at or 0)
     return composed(reading)
 
 
