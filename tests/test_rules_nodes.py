@@ -7,6 +7,7 @@ import pytest
 from perilune.facts.hardware import platform, platforms
 from perilune.plan.rules import Finding, findings_of, fleet_findings, subject_of
 from perilune.plan.rules.images import image_platform
+from perilune.plan.rules.ports import derived_ports
 from perilune.plan.rules.ranks import ranks_here, visible_devices
 from perilune.plan.server import Server
 
@@ -121,6 +122,24 @@ def test_servers_of_one_machine_have_ports_of_their_own(
         for flags, host in zip((ours, theirs), hosts, strict=True)
     ]
     assert ids(fleet_findings(found), "fleet-ports") == ["fleet-ports"] * said
+
+
+@pytest.mark.parametrize(
+    ("flags", "derived"),
+    [
+        ("", []),
+        ("--attn-dp-size 2", [30234, 30235, 30236, 30237, 30238, 30239]),
+        (f"--attn-dp-size 2 {MEET}", [20001, 20002, 20003, 20004, 20005, 20006]),
+        ("--attn-dp-size 2 --dist-init-addr 10.0.0.1:65530", [65523, 65524, 65525, 65526, 65527, 65528]),
+        ("--attn-dp-size 2 --port 65400", [65168, 65169, 65170, 65171, 65172, 65173]),
+        (f"--attn-dp-size 2 --tp-size 16 --nnodes 2 --node-rank 1 {MEET}", []),
+        ("--attn-dp-size 2 --port '$PORT'", []),
+    ],
+)
+def test_attention_dp_takes_ports_of_its_own(flags: str, derived: list[int]) -> None:
+    """The ports are those that SGLang 0.5.23's own `PortArgs.init_new` gives these arguments."""
+    subject = subject_of(Server.parse(f"{K3} --tp-size 8 {flags}"), platform("b300"), expands=True)
+    assert list(derived_ports(subject)) == derived
 
 
 @pytest.mark.parametrize("where", list(platforms()))

@@ -8,7 +8,7 @@ from itertools import combinations
 from perilune.plan.rules.edits import Edit
 from perilune.plan.rules.network import nic_names
 from perilune.plan.rules.pools import MEET, is_head, named_role, settled_address
-from perilune.plan.rules.ports import next_port, ports
+from perilune.plan.rules.ports import next_port, rendezvous_port, taken
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject
 
@@ -72,19 +72,18 @@ def shared_ports(subjects: Sequence[Subject]) -> Iterator[Says]:
             hosts.setdefault(s.host, {})[at] = s
     for host, servers in hosts.items():
         said: set[int] = set()
-        taken = {port for s in servers.values() for port in ports(s).values()}
+        everything = {port for s in servers.values() for port in taken(s)}
         for (_, one), (at, other) in combinations(list(servers.items())[:MOST_ON_A_HOST], 2):
-            ours, theirs = ports(one), ports(other)
-            for flag, port in ours.items():
-                where = next((name for name, theirs_is in theirs.items() if theirs_is == port), None)
-                if where is None or port in said:
-                    continue
+            ours, theirs = taken(one), taken(other)
+            clashes = {(ours[port], theirs[port]): port for port in sorted({*ours} & {*theirs} - said, reverse=True)}
+            for (flag, where), port in clashes.items():
                 said.add(port)
                 flags = f"{flag} of both" if flag == where else f"{flag} of one and {where} of the other"
+                written = (rendezvous_port(other) if where.flag == MEET else other["port"]) if where.derived else port
                 yield Says(
                     f"Two servers on {host} listen on port {port} ({flags}): the second does not start.",
-                    f"Write another {where} for one of them, such as {next_port(port, taken)}.",
-                    tuple(dict.fromkeys((where, flag))),
+                    f"Write another port for {where.flag} of one, such as {next_port(written or port, everything)}.",
+                    tuple(dict.fromkeys((where.flag, flag.flag))),
                     pool=named_role(other),
                     member=at,
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
@@ -14,6 +15,8 @@ PORT, BOOTSTRAP, MEET = "--port", "--disaggregation-bootstrap-port", "--dist-ini
 DEFAULT_PORT, DEFAULT_BOOTSTRAP, DEFAULT_MEET = 30000, 8998, 20000
 OTHERS = ("--nccl-port", "--grpc-port", "--encoder-bootstrap-port")  # taken where they are written
 STEP = 100  # from one port to the next that is proposed
+APART = 233  # what the engine adds to the API's port where attention DP has no rendezvous to count from
+DERIVED = range(1, 7)  # what attention DP adds to that port for its own sockets
 
 
 def rendezvous_port(s: Subject) -> int | None:
@@ -31,6 +34,37 @@ def ports(s: Subject) -> dict[str, int]:
         **{flag: whole(s.value(flag)) for flag in OTHERS},
     }
     return {flag: port for flag, port in found.items() if port is not None and flag not in s.unknown}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The flag that decides a port, and whether attention DP derives the port from it."""
+
+    flag: str
+    derived: bool = False
+
+    def __str__(self) -> str:
+        return f"the ports that attention DP derives from {self.flag}" if self.derived else self.flag
+
+
+def derived_ports(s: Subject) -> tuple[int, ...]:
+    """The ports that attention DP opens on the first node besides those that flags name."""
+    if s["attn_dp_size"] < 2 or not _meets_here(s) or {PORT, MEET} & set(s.unknown):
+        return ()
+    first = rendezvous_port(s)
+    if first is None and not s.wrote(MEET):
+        first = s["port"] + APART if s["port"] + APART <= MOST else s["port"] - APART
+    if first is None:
+        return ()
+    last = DERIVED[-1]
+    return tuple(first + n if first + last <= MOST else first - last - 2 + n for n in DERIVED)
+
+
+def taken(s: Subject) -> dict[int, Taken]:
+    """Every port that a server listens on, with what decides it."""
+    own = MEET if s.wrote(MEET) else PORT
+    derived = {port: Taken(own, derived=True) for port in derived_ports(s)}
+    return derived | {port: Taken(flag) for flag, port in ports(s).items()}
 
 
 def _meets_here(s: Subject) -> bool:
@@ -60,6 +94,18 @@ def collision(s: Subject) -> Iterator[Says]:
             flags=(MEET, PORT),
             edits=(write(MEET, f"{address}:{free_port(DEFAULT_MEET, found.values())}"),),
         )
+    derived = derived_ports(s)
+    for flag in (PORT, BOOTSTRAP):
+        if found.get(flag) in derived:
+            yield Says(
+                f"Attention DP takes ports {derived[0]} to {derived[-1]} as well, and {flag} is {found[flag]}.",
+                flags=(MEET, flag) if s.wrote(MEET) else (flag,),
+                edits=(
+                    write(MEET, f"{address}:{free_port(DEFAULT_MEET, {*found.values(), *derived})}")
+                    if s.wrote(MEET)
+                    else write(flag, free_port(DEFAULT_BOOTSTRAP, {*found.values(), *derived})),
+                ),
+            )
     if found.get(BOOTSTRAP) is not None and found[BOOTSTRAP] == found.get(PORT) and not s.on_env("SGLANG_RUST_SERVER"):
         yield Says(
             f"{BOOTSTRAP} and {PORT} are both {found[PORT]}.",
