@@ -386,6 +386,7 @@ def test_the_line_of_a_flag_is_where_it_is_written(flag: str, line: int | None) 
         ("[program:a]\ncommand=sglang serve --port %(ENV_PORT)s\n", "a.conf", "not checked", 2),
         ("[Service]\nEnvironmentFile=/etc/a.env\nExecStart=sglang serve\n", "a.service", "/etc/a.env", 2),
         ("a:\n\tsglang serve --tp '8\n", "Makefile", "not read", 2),
+        ("```sh\nsglang serve\n```\n```log\nsglang serve\n```\n", "a.md", "text that is shown", 4),
         ("a\n```python\nrun('sglang serve')\n```\n", "a.md", "python, neither shell", 2),
         ("a: |\n  sglang serve --tp {{ tp }}\n", "a.yaml", "template", 1),
         ("kubectl apply -f - <<EOF\na: [sglang, serve]\nEOF\n", "a.sh", "cannot be read", 2),

@@ -23,6 +23,7 @@ _SHELL = frozenset({"", "bash", "sh", "shell", "zsh"})
 _CONSOLE = frozenset({"console", "shell-session", "shellsession", "terminal", "shellscript"})
 _YAML = frozenset({"yaml", "yml"})
 _DOCKER = frozenset({"dockerfile", "docker"})
+_ONLY_SHOWN = frozenset({"text", "txt", "plain", "plaintext", "log", "output", "diff", "mermaid"})
 
 
 def read_markdown(text: Text, beside: Beside | None = None) -> Reading:
@@ -34,6 +35,11 @@ def read_markdown(text: Text, beside: Beside | None = None) -> Reading:
     if len(named) > MOST_PARTS or len(named) * len(text.text) > MOST_EFFORT:
         raise UnusableInput(f"Too many of its blocks name a server ({len(named):,}).", where=text.name)
     for number, (language, part) in enumerate(named):
+        if language in _ONLY_SHOWN:
+            notes.append(
+                Note("The block of this line is text that is shown: it is not checked.", text.line(part.start))
+            )
+            continue
         try:
             reading = _read(language, text, part, beside)
         except UnusableInput as problem:
