@@ -9,17 +9,19 @@ import pytest
 
 from perilune.facts.hardware import platform
 from perilune.facts.rule_agreement import beyond_arguments
-from perilune.plan.rules import findings_of, subject_of
+from perilune.plan.rules import correct, findings_of, subject_of
 from perilune.plan.rules.refusals import KNOWN
 from perilune.plan.rules.rule import ENGINE
 from perilune.plan.server import Server
 
 from .conftest import reference
 from .generate import generate
+from .oracle import Oracle
 
 pytestmark = pytest.mark.conformance
 
 CLASSES = {known.id for known in KNOWN}
+FEW = 5  # refused lines that no known edit makes start
 AFTER_ARGUMENTS = ("groups", "load", "pools")
 
 
@@ -36,9 +38,42 @@ def test_an_error_exactly_where_a_generated_line_is_refused(
     hold(case, verdict["ok"], verdict.get("error"))
 
 
+def test_what_is_refused_is_corrected_to_what_the_engine_takes(oracle: Oracle) -> None:
+    """Every correction is judged by the engine itself, not by the model of it that found the correction."""
+    corrected, without = [], []
+    for case in reference("args_results.json"):
+        if case["accepted"]:
+            continue
+        server = server_of(case)
+        better = correct(server, subject_of(server, platform(case["platform"]), expands=True).ledger)
+        if better is None:
+            without.append(case["id"])
+            continue
+        env = dict(better.server.environment)
+        corrected.append(
+            {
+                "id": case["id"],
+                "kind": "arguments",
+                "platform": case["platform"],
+                "argv": [*better.server.argv],
+                "env": env,
+            }
+        )
+    verdicts = oracle.judge(corrected)
+    wrong = [
+        (case["id"], case["argv"], v.get("error")) for case, v in zip(corrected, verdicts, strict=True) if not v["ok"]
+    ]
+    assert wrong == []
+    assert len(corrected) > 50
+    assert len(without) <= FEW, without
+
+
+def server_of(case: dict[str, Any]) -> Server:
+    return Server(tuple(case["argv"]), tuple((case.get("env") or {}).items()), program=())
+
+
 def hold(case: dict[str, Any], accepted: bool, error: str | None) -> None:
-    server = Server(tuple(case["argv"]), tuple((case.get("env") or {}).items()), program=())
-    subject = subject_of(server, platform(case["platform"]), expands=True)
+    subject = subject_of(server_of(case), platform(case["platform"]), expands=True)
     findings = findings_of(subject)
     errors = [finding for finding in findings if finding.severity == "error"]
     stage = subject.ledger.error_stage
