@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from perilune.rehearse.fleet.outages import Outage
 from perilune.rehearse.outcome import Outcome
+from perilune.rehearse.request import Request, Traffic
 from perilune.rehearse.simulate import simulate
 from perilune.rehearse.ticks import SECOND
-from rehearse_servers import Times, fleet_of, random_engine, random_traffic
+from rehearse_servers import Times, fleet_of, random_engine, random_traffic, small_engine
 
 Event = tuple[int, str, int]
 
@@ -88,6 +89,33 @@ def test_one_step_at_a_time_gives_the_same_events(seed: int) -> None:
     assert at_once.itl_s == stepped.itl_s
     assert at_once.waits_s == stepped.waits_s
     assert at_once.requests == stepped.requests
+
+
+@dataclass(frozen=True)
+class Counted(Times):
+    """Remembers how often a decode step was asked about."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def decode(self, local: int, total: int) -> tuple[int, int]:
+        self.asked.append(total)
+        return super().decode(local, total)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"overlap": True}, {"overlap": False}, {"overlap": False, "lanes": 2}, {"overlap": False, "ranks": 2}],
+    ids=str,
+)
+def test_steps_at_which_nothing_is_decided_are_not_looked_at(flags: dict[str, object]) -> None:
+    counts = []
+    for one_step in (False, True):
+        times = Counted()
+        traffic = Traffic(iter([Request(0.0, 100, 1000), Request(0.0, 100, 500)]), "two")
+        simulate(traffic, fleet_of([(small_engine(**flags), times)]), one_step=one_step)
+        counts.append(len(times.asked))
+    assert counts[0] < 10
+    assert counts[1] >= 999
 
 
 @settings(max_examples=120, deadline=None)

@@ -263,11 +263,12 @@ class Replica:
         self._results.tell_first(now, self.forward.first * self.engine.late // TOKEN if behind else 0)
         self._running = True
         self._start = now
-        prefills = False
+        alone = False  # whether what comes after this step is to be decided when it is over
         if overlap:
-            prefills = self._plan(now)
-            self._planned = self._look_ahead(now) or prefills
-        self._steps = 1 if prefills or not self._planned else self._stretch()
+            alone = self._plan(now)
+            self._planned = self._look_ahead(now) or alone
+            alone = alone or not self._planned
+        self._steps = 1 if alone else self._stretch()
         rows = used = slots = 0
         for rank in self.ranks:
             cache = rank.cache
