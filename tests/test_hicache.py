@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perilune.rehearse.hicache import HostedCache, HostSettings, Tier, new_store
+from perilune.plan.compose import Choice, compose, parse_set
+from perilune.plan.planned import plan
+from perilune.rehearse.hicache import HostedCache, HostSettings, Tier, host_settings, new_store
 from perilune.rehearse.radix import Claim, Key, RadixCache, Snapshots
 from perilune.rehearse.ticks import SECOND
 
@@ -144,6 +146,51 @@ def test_what_left_the_host_is_fetched_from_the_store() -> None:
 )
 def test_how_long_admission_waits_for_a_fetch(policy: str, tokens: int, waits: int | None) -> None:
     assert replace(HOST, fetch_policy=policy).patience(tokens) == waits  # type: ignore[arg-type]
+
+
+CELL, SLOT = 24 * 576 * 2, 449_372_160 // 8
+"""Bytes of a KV token (the latent rows of 24 layers) and of a state slot on one of eight GPUs."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "times"),
+    [((), 2.0), (("--hicache-ratio=3",), 3.0), (("--hicache-size=100",), None)],
+)
+def test_how_much_the_host_holds(flags: tuple[str, ...], times: float | None) -> None:
+    """A ratio multiplies both pools; a size in GB is shared out so that both are multiplied alike."""
+    edits = tuple(map(parse_set, ("--enable-hierarchical-cache", *flags)))
+    item = plan(compose(Choice(hardware="b300", strategy="low-latency", spec="none", overrides=edits))).pools[0]
+    found, device = host_settings(item), item.ledger.sizing
+    assert found is not None
+    assert device is not None
+    assert device.slots is not None
+    if times is None:
+        assert found.tokens * CELL + found.slots * SLOT == pytest.approx(100e9, rel=0.01)
+        times = 100e9 / (device.tokens * CELL + device.slots * SLOT)
+    assert found.tokens == pytest.approx(times * device.tokens, rel=0.01)
+    assert found.slots == pytest.approx(times * device.slots, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings_"),
+    [
+        ((), ("write_through", False, "timeout")),
+        (
+            (
+                "--hicache-write-policy=write_back",
+                "--hicache-storage-backend=file",
+                "--hicache-storage-prefetch-policy=best_effort",
+            ),
+            ("write_back", True, "best_effort"),
+        ),
+    ],
+)
+def test_the_policies_are_those_of_the_server(flags: tuple[str, ...], settings_: tuple[str, bool, str]) -> None:
+    edits = tuple(map(parse_set, ("--enable-hierarchical-cache", *flags)))
+    item = plan(compose(Choice(hardware="b300", strategy="low-latency", spec="none", overrides=edits))).pools[0]
+    found = host_settings(item)
+    assert found is not None
+    assert (found.write_policy, found.storage, found.fetch_policy) == settings_
 
 
 prompts = st.lists(st.integers(0, 2), min_size=1, max_size=5)

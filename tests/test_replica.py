@@ -171,6 +171,7 @@ def test_retraction_sends_back_the_longest_prompt_of_the_shortest_outputs() -> N
     assert second.end_s == 0.5 + 49
     # The first waits for that. Its prompt is cached still; the 36 tokens it had are computed again, and give the 37th.
     assert first.end_s == pytest.approx(0.5 + 49 + 0.36 + 13)
+    assert found.hit_tokens == 0  # what it finds of its own counts for no hit
     assert found.waits_s["kv_tokens"] == pytest.approx(14.0)
 
 

@@ -15,7 +15,7 @@ from perilune.plan.resolve import resolve
 from perilune.plan.server import Server
 from perilune.rehearse.ticks import SECOND
 from perilune.rehearse.timing import ServerCosts, costs_of
-from perilune.rehearse.timing.collectives import Fabric
+from perilune.rehearse.timing.collectives import Exchange, Fabric
 
 US = 1e-6
 SHARE = latencies().link_share.value
@@ -112,22 +112,48 @@ def test_replicated_queries_are_not_gathered_but_read_whole() -> None:
     assert read - gathered == pytest.approx(weights / reached - 24 * exchanged(1), rel=0.02)
 
 
+def exchange(flags: str, hardware: str = "b300") -> tuple[Exchange, Fabric]:
+    """What the layers of the first stage exchange under these flags."""
+    stage = costs(flags, hardware)._stages[0]
+    return stage._exchange, stage._fabric
+
+
 def test_tokens_are_dispatched_to_experts_and_combined_over_the_network() -> None:
     """16 copies of a token's latent row (3,584 elements), in one byte there and in two back, on 92 layers.
 
-    Of 16 GPUs in two nodes each sends its sixteenth of the tokens: it shows beside the same layers inside one node.
+    Of 16 GPUs each sends its sixteenth of the tokens: once over NVLink between trays, once over the NICs.
     """
     tokens = 4096
-    base = f"--tp-size 16 --ep-size 16 --moe-a2a-backend deepep {NODES}"
-    near = costs(base, "gb200")
-    shape = near._stages[0]._exchange
-    assert shape.shape.expert_a2a
-    far = replace(near._stages[0]._fabric, domain=4, nic=50e9 * SHARE)
-    spent = [shape._routed(one, tokens) for one in (near._stages[0]._fabric, far)]
+    layers, near = exchange(f"--tp-size 16 --ep-size 16 --moe-a2a-backend deepep {NODES}", "gb200")
+    far = replace(near, domain=4, nic=50e9 * SHARE)
+    without = replace(layers, moe=0)
+    spent = [layers.prefill(one, tokens, tokens) - without.prefill(one, tokens, tokens) for one in (near, far)]
     sent = tokens / 16 * 16 * 3584 * 3
-    slower = sent * 15 / 16 * (1 / (50e9 * SHARE) - 1 / (0.9e12 * SHARE))
-    hops = 2 * (3 * 1.2 + 3 * 8 - 15 * 2.7) * US
-    assert spent[1] - spent[0] == pytest.approx(slower + hops, rel=0.01)
+    hops = 2 * 15 * 2.7, 2 * (3 * 1.2 + 3 * 8)
+    for took, speed, way in zip(spent, (0.9e12, 50e9), hops, strict=True):
+        assert took == pytest.approx(92 * (sent * 15 / 16 / (speed * SHARE) + way * US), rel=0.01)
+
+
+def test_a_prefill_chunk_gathers_its_keys_under_dcp() -> None:
+    """On 24 layers, 576 elements of two bytes a token."""
+    layers, links = exchange(DCP)
+    tokens = 16_384
+    without = replace(layers, full=0)
+    gathered = 7 * 1.2 * US + tokens * 576 * 2 * 7 / 8 / (0.9e12 * SHARE)
+    took = layers.prefill(links, tokens, tokens) - without.prefill(links, tokens, tokens)
+    assert took == pytest.approx(24 * gathered, rel=0.01)
+
+
+def test_attention_dp_ranks_gather_their_tokens_for_the_experts() -> None:
+    """All tokens' hidden states (7,168 elements) on each of 93 layers, besides what every layout sums."""
+    layers, links = exchange(f"--tp-size 16 --attn-dp-size 2 {NODES}", "gb200")
+    assert layers.shape.dp_attention
+    local, total = 2048, 4096
+    row = 7168 * 2
+    summed = 93 * links.all_reduce(8, local * row) + 92 * links.all_reduce(16, total * (3584 + 7168) * 2)
+    summed += links.all_reduce(16, total * row)
+    gathered = 15 * 2.7 * US + total * row * 15 / 16 / (0.9e12 * SHARE)
+    assert layers.prefill(links, local, total) - summed == pytest.approx(93 * gathered, rel=0.01)
 
 
 def test_a_transfer_over_nvlink_is_faster_than_over_the_nics() -> None:
