@@ -789,3 +789,40 @@ def test_all_flags_in_one_word(content: str, name: str, write) -> None:  # type:
 def test_a_value_that_looks_like_flags_is_one(value: str, write) -> None:  # type: ignore[no-untyped-def]
     found = findings(write(SOUND.replace("\n", f" {value}\n")), "--platform", "b300")
     assert "flag-joined" not in errors(found)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    "value", ["$(touch pwned)", "`touch pwned`", "a;touch pwned", "a' ; touch pwned ; '", 'a";touch pwned;"']
+)
+@pytest.mark.parametrize(
+    "decode",
+    [
+        "{}",
+        "bash -c '{}'",
+        'bash -c "{}"',
+        "bash <<EOF\n{}\nEOF",
+        'ARGS="--served-model-name x"\n{} $ARGS',
+        'ARGS=(--served-model-name x)\n{} "${{ARGS[@]}}"',
+    ],
+)
+def test_corrections_run_nothing(value: str, decode: str, write, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Whatever one file's values are, those that go over into another stay text for the shell that reads it."""
+    import shlex
+
+    given = shlex.quote(value)
+    write(f"sglang serve {MODEL} --tp-size 8 --host a --kv-cache-dtype {given} --speculative-algorithm DSPARK "
+          f"--speculative-draft-model-path {given} --disaggregation-transfer-backend {given} --page-size {given}\n",
+          "prefill.sh")  # fmt: skip
+    write(decode.format(f"sglang serve {MODEL} --tp-size 8 --host b --kv-cache-dtype bf16") + "\n", "decode.sh")
+    Path("bin").mkdir()
+    write("#!/bin/sh\n", "bin/sglang")
+    Path("bin/sglang").chmod(0o755)
+    fixed = run("--pair", "prefill.sh", "decode.sh", "--platform", "b300", "--fix")
+    assert "--disaggregation-mode" in fixed.stdout
+    lines = [line[1:] for line in fixed.stdout.split("+++ b/decode.sh")[1].splitlines() if line[:1] in (" ", "+")]
+    Path("fixed.sh").write_text("\n".join(lines) + "\n")
+    environment = {"PATH": f"{Path('bin').resolve()}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "fixed.sh"], env=environment, capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not Path("pwned").exists()

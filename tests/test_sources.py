@@ -273,7 +273,8 @@ ExecStart=-/opt/bin/sglang serve --tp 8 \\
   --port 1
 ExecStartPre=/bin/true
 """
-MAKE = """TP ?= 8
+MAKE = """TP ?= 8  # all of them
+export B = x y
 FLAGS := --tp $(TP) \\
 \t--port 1
 serve: build ; @echo now
@@ -305,7 +306,7 @@ OTHERS = (
     Case("a program of supervisord", '[program:k3]\ncommand=sglang serve\n  --tp 8\nenvironment=A="1",B="2"\n',
          ("2: A=1 B=2 sglang serve --tp 8",), "supervisord.conf"),
     Case("a file of sections", "# all\n[program:k3]\ncommand=sglang serve --tp 8\n", ("3: sglang serve --tp 8",), "k3"),
-    Case("a Makefile", MAKE, ("5: A='$HOME' sglang serve --tp 8 --port 1 --host '${IP}' --page-size '${PAGE}'",),
+    Case("a Makefile", MAKE, ("6: A='$HOME' B='x y' sglang serve --tp 8 --port 1 --host '${IP}' --page-size '${PAGE}'",),
          "Makefile"),
     Case("Markdown", PAGE, ("4: sglang serve --tp 8 --dist-init-addr '<node0-ip>:1'", "8: sglang serve --tp 4",
                             "18: sglang serve --tp 2"), "README.md"),
@@ -385,6 +386,7 @@ def test_the_line_of_a_flag_is_where_it_is_written(flag: str, line: int | None) 
         (POD + "    args: [--model-path, a, --tp, '8']\n", "a.yaml", "own entrypoint", 13),
         ("[program:a]\ncommand=sglang serve --port %(ENV_PORT)s\n", "a.conf", "not checked", 2),
         ("[Service]\nEnvironmentFile=/etc/a.env\nExecStart=sglang serve\n", "a.service", "/etc/a.env", 2),
+        ("a:\n\tsglang serve --tp $TP\n", "Makefile", "its own variable T", 2),
         ("a:\n\tsglang serve --tp '8\n", "Makefile", "not read", 2),
         ("```sh\nsglang serve\n```\n```log\nsglang serve\n```\n", "a.md", "text that is shown", 4),
         ("a\n```python\nrun('sglang serve')\n```\n", "a.md", "python, neither shell", 2),

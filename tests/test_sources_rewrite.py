@@ -95,6 +95,35 @@ SHELL = (
          "sglang serve --tp-size 8\n"),
 )  # fmt: skip
 
+UNIT = "[Service]\nEnvironment=A=1 B=2\nExecStart=-/bin/sglang serve \\\n  --tp-size 16 \\\n  --enable-eplb\n"
+MAKE = "TP := 16 # all\nx: ; @true\n\t@sglang serve --tp-size $(TP) \\\n\t  --enable-eplb \\\n\t  --port 1\n"
+PAGE = "# A\n\n> ```bash\n> ls\n> ```\n\n  ```sh\n  sglang serve --tp-size 16 \\\n    --enable-eplb\n  ```\n"
+MANIFEST = (
+    "kubectl apply -f - <<E\napiVersion: v1\nkind: Pod\n"
+    "spec: {containers: [{command: [sglang, serve, --tp, '16']}]}\nE\n"
+)
+COMPOSE = 'services:\n  a: {command: [sglang, serve, --tp-size, "${TP:-16}", --port, $PORT]}\n'
+OTHERS = (
+    Case("in a unit", UNIT, (put("--tp-size", "8"), drop("--enable-eplb")),
+         UNIT.replace("16 \\\n  --enable-eplb", "8"), "a.service"),
+    Case("a unit's variable", UNIT, (env("A", "3"),), UNIT.replace("A=1", "A=3"), "a.service"),
+    Case("a unit's variable more", UNIT, (env("C", "3"),), None, "a.service"),
+    Case("a unit's specifier", UNIT, (put("--tp-size", "%i"),), None, "a.service"),
+    Case("in a recipe of make", MAKE, (put("--port", "2"), drop("--enable-eplb")),
+         MAKE.replace("\t  --enable-eplb \\\n", "").replace("port 1", "port 2"), "Makefile"),
+    Case("a dollar for make", MAKE, (put("--port", "$A"),), None, "Makefile"),
+    Case("in a block", PAGE, (put("--tp-size", "8"), drop("--enable-eplb")),
+         PAGE.replace("16 \\\n    --enable-eplb", "8"), "a.md"),
+    Case("in a manifest in a script", MANIFEST, (put("--tp", "8"),), MANIFEST.replace("'16'", "'8'")),
+    Case("a default of compose", COMPOSE, (put("--tp-size", "8"),), COMPOSE.replace("16", "8"), "compose.yaml"),
+    Case("in a workflow", "a:\n- run: |\n    sglang serve --tp-size 16\n", (put("--tp-size", "8"),),
+         "a:\n- run: |\n    sglang serve --tp-size 8\n", "a.yml"),
+    Case("behind set --", 'set -- --tp-size 16\nset -- "$@" --enable-eplb\nsglang serve "$@"\n',
+         (put("--tp-size", "8"), drop("--enable-eplb")), 'set -- --tp-size 8\nset -- "$@"\nsglang serve "$@"\n'),
+    Case("beside flags of a variable", "sglang serve --model-path m $X --tp-size 16 $Y\n", (put("--tp-size", "8"),),
+         "sglang serve --model-path m $X --tp-size 8 $Y\n"),
+)  # fmt: skip
+
 POD = """\
 apiVersion: v1
 kind: Pod   # a pod
@@ -190,7 +219,7 @@ FILES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*SHELL, *FILES], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*SHELL, *OTHERS, *FILES], ids=lambda case: case.id)
 def test_only_what_must_change_does(case: Case) -> None:
     text = Text(case.name, case.before)
     found = read_source(text).servers

@@ -17,6 +17,8 @@ from perilune.plan.sources.text import Text
 _SET = re.compile(r"(?:export[ \t]+|override[ \t]+)*([A-Za-z_]\w*)[ \t]*(?:\?|::?)?=[ \t]*")
 _RECIPE = re.compile(r"\t[ \t]*[@+-]*[ \t]*")
 _ON_RULE = re.compile(r"[^\t#=:][^=:]*:(?!=)[^=;]*;[ \t]*[@+-]*")
+_COMMENT = re.compile(r"(?<!\\)#")
+_LETTER = re.compile(r"(?<!\$)(?:\$\$)*\$([A-Za-z_]\w*)")
 _BRACES = re.compile(r"\$\{(\w+)\}")
 
 
@@ -28,17 +30,27 @@ def read_makefile(text: Text, beside: Beside | None = None) -> Reading:
         if (recipe := _RECIPE.match(line.src) or _ON_RULE.match(line.src)) is not None:
             _recipe(Script(text, line.src[recipe.end() :], line.at[recipe.end() :]), known, around)
         elif (found := _SET.match(line.src)) is not None:
-            value = line.src[found.end() :].rstrip()
+            value = _COMMENT.split(line.src[found.end() :], maxsplit=1)[0].rstrip()
             places = tuple(line.at[found.end() : found.end() + len(value)])
             whole = bool(places) and places == tuple(range(places[0], places[0] + len(places)))
             at = places[0] if places else None
             word = Word(value, at, at if whole else None, places[-1] + 1 if places else 0, places=places)
             known[found[1]] = _filled(text, word, known)
+            if found.group().startswith("export"):
+                around.env = {**around.env, found[1]: known[found[1]]}
     return around.reading("Makefile", None)
 
 
 def _recipe(script: Script, known: dict[str, Word], around: Surroundings) -> None:
     if not starts(script.src) and not starts(_filled(script.text, _word(script), known).text):
+        return
+    if (letter := _LETTER.search(script.src)) is not None:
+        name = letter[1]
+        message = (
+            f"make reads ${name[:40]} as its own variable {name[0]} and the text behind it: the line is not checked."
+        )
+        fix = f"Write $${name[:40]} for the shell's, or $({name[:40]}) for make's."
+        around.notes.append(Note(message, script.line(letter.start()), fix, unread=True))
         return
     word = _filled(script.text, _word(script), known)
     places = word.places if len(word.places) == len(word.text) else (word.at or 0,) * len(word.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perilune.errors import UnusableInput
 from perilune.plan.sources.beside import Beside
@@ -61,6 +61,8 @@ def _start(script: Script, part: Surroundings) -> None:
         if not _SPECIFIER.search(command.src):
             read_script(command, part)
         why = "" if len(part.found) > before else "it is in a form that cannot be read"
+        # a variable in front of the command would be taken for the program
+        part.found[before:] = [replace(one, opening=None) for one in part.found[before:]]
     except UnusableInput as problem:
         why = problem.message
     if why:
