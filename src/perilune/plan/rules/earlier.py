@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.facts.history import JUDGED
-from perilune.plan.resolve import DEFAULT_DRAFT
 from perilune.plan.rules.edits import Edit, remove, write
 from perilune.plan.rules.families import SPECULATION
 from perilune.plan.rules.releases import before
 from perilune.plan.rules.rule import COMPARED, Says, rule
+from perilune.plan.rules.speculation import dspark_instead
 from perilune.plan.rules.subject import Subject
 
 CHECKS = f"argument checks of {COMPARED} compared"
@@ -24,23 +24,19 @@ def _without(s: Subject, *flags: str) -> tuple[Edit, ...]:
     return remove(*(flag for flag in flags if s.wrote(flag)))
 
 
-def _refuses(s: Subject, what: str) -> str:
-    return f"SGLang {s.engine} refuses {what}, which {JUDGED} takes."
+def _refused(s: Subject, what: str, flags: tuple[str, ...], edits: tuple[Edit, ...]) -> Says:
+    """What the release asked about refuses, and the modelled one takes."""
+    return Says(f"SGLang {s.engine} refuses {what}, which {JUDGED} takes.", flags=flags, edits=edits)
 
 
 @rule("earlier-dflash", "error", f"Kimi-K3 model code of {COMPARED}", until="0.5.21")
 def dflash(s: Subject) -> Iterator[Says]:
     """The Kimi-K3 model gives DFLASH the layers it reads from 0.5.21 on only."""
     if s.parsed and s.is_k3 and s["speculative_algorithm"] == "DFLASH":
-        sizes = _without(s, "--speculative-dflash-block-size", "--speculative-num-draft-tokens")
         yield Says(
             f"SGLang {s.engine} has no DFLASH hooks in the Kimi-K3 model; it knows DSPARK or none.",
             flags=("--speculative-algorithm",),
-            edits=(
-                write("--speculative-algorithm", "DSPARK"),
-                write("--speculative-draft-model-path", DEFAULT_DRAFT),
-                *sizes,
-            ),
+            edits=dspark_instead(s),
         )
 
 
@@ -48,10 +44,11 @@ def dflash(s: Subject) -> Iterator[Says]:
 def pipeline(s: Subject) -> Iterator[Says]:
     """DSPARK beside pipeline stages is refused on a PD prefill server too before 0.5.21."""
     if s.parsed and s.role == "prefill" and s["speculative_algorithm"] == "DSPARK" and s["pp_size"] > 1:
-        yield Says(
-            _refuses(s, f"DSPARK with --pp-size {s['pp_size']} on a prefill server"),
-            flags=("--speculative-algorithm", "--pp-size"),
-            edits=_without(s, *SPECULATION),
+        yield _refused(
+            s,
+            f"DSPARK with --pp-size {s['pp_size']} on a prefill server",
+            ("--speculative-algorithm", "--pp-size"),
+            _without(s, *SPECULATION),
         )
 
 
@@ -62,10 +59,11 @@ def dspark_a2a(s: Subject) -> Iterator[Says]:
     if not s.accepted or s["speculative_algorithm"] != "DSPARK" or s["attn_dp_size"] < 2 or s.platform.kind == "npu":
         return
     if chosen == "mori" or (chosen == "megamoe" and before(s.engine, "0.5.18")):
-        yield Says(
-            _refuses(s, f"{A2A} {chosen} with DSPARK and attention DP"),
-            flags=(A2A, "--speculative-algorithm"),
-            edits=_without(s, A2A, *((RUNNER,) if s.value(RUNNER) == "deep_gemm" else ())),
+        yield _refused(
+            s,
+            f"{A2A} {chosen} with DSPARK and attention DP",
+            (A2A, "--speculative-algorithm"),
+            _without(s, A2A, *((RUNNER,) if s.value(RUNNER) == "deep_gemm" else ())),
         )
 
 
@@ -73,7 +71,7 @@ def dspark_a2a(s: Subject) -> Iterator[Says]:
 def dspark_ascend(s: Subject) -> Iterator[Says]:
     """DSPARK runs on Ascend from 0.5.18 on."""
     if s.parsed and s["speculative_algorithm"] == "DSPARK" and s.platform.kind == "npu":
-        yield Says(_refuses(s, "DSPARK on Ascend"), flags=("--speculative-algorithm",), edits=_without(s, *SPECULATION))
+        yield _refused(s, "DSPARK on Ascend", ("--speculative-algorithm",), _without(s, *SPECULATION))
 
 
 @rule("earlier-dcp-storage", "error", CHECKS, until="0.5.23")
@@ -81,10 +79,11 @@ def dcp_storage(s: Subject) -> Iterator[Says]:
     """A storage tier of HiCache under DCP is taken from 0.5.23 on."""
     storage = s["hicache_storage_backend"]
     if s.accepted and s["enable_hierarchical_cache"] and storage and s["dcp_size"] > 1:
-        yield Says(
-            _refuses(s, f"--hicache-storage-backend {storage} with --dcp-size {s['dcp_size']}"),
-            flags=("--hicache-storage-backend", "--dcp-size"),
-            edits=_without(s, *DCP),
+        yield _refused(
+            s,
+            f"--hicache-storage-backend {storage} with --dcp-size {s['dcp_size']}",
+            ("--hicache-storage-backend", "--dcp-size"),
+            _without(s, *DCP),
         )
 
 
@@ -92,10 +91,11 @@ def dcp_storage(s: Subject) -> Iterator[Says]:
 def dcp_draft(s: Subject) -> Iterator[Says]:
     """HiCache under DCP takes DSPARK from 0.5.18 on."""
     if s.accepted and s["enable_hierarchical_cache"] and s["dcp_size"] > 1 and s.speculates:
-        yield Says(
-            _refuses(s, f"HiCache with --dcp-size {s['dcp_size']} and {s['speculative_algorithm']}"),
-            flags=("--enable-hierarchical-cache", "--dcp-size"),
-            edits=_without(s, *DCP),
+        yield _refused(
+            s,
+            f"HiCache with --dcp-size {s['dcp_size']} and {s['speculative_algorithm']}",
+            ("--enable-hierarchical-cache", "--dcp-size"),
+            _without(s, *DCP),
         )
 
 
@@ -103,9 +103,7 @@ def dcp_draft(s: Subject) -> Iterator[Says]:
 def decode_radix_dcp(s: Subject) -> Iterator[Says]:
     """A PD decode server under DCP may keep a prefix cache from 0.5.21 on."""
     if s.accepted and s.role == "decode" and s["dcp_size"] > 1 and s.wrote(RADIX):
-        yield Says(
-            _refuses(s, f"{RADIX} with --dcp-size {s['dcp_size']}"), flags=(RADIX, "--dcp-size"), edits=remove(RADIX)
-        )
+        yield _refused(s, f"{RADIX} with --dcp-size {s['dcp_size']}", (RADIX, "--dcp-size"), remove(RADIX))
 
 
 @rule("earlier-decode-radix-draft", "error", CHECKS, until="0.5.23")
@@ -115,9 +113,7 @@ def decode_radix_draft(s: Subject) -> Iterator[Says]:
     if not s.accepted or s.role != "decode" or algorithm is None or not s.wrote(RADIX):
         return
     if algorithm != "DSPARK" or before(s.engine, "0.5.21"):
-        yield Says(
-            _refuses(s, f"{RADIX} with {algorithm}"), flags=(RADIX, "--speculative-algorithm"), edits=remove(RADIX)
-        )
+        yield _refused(s, f"{RADIX} with {algorithm}", (RADIX, "--speculative-algorithm"), remove(RADIX))
 
 
 @rule("earlier-decode-transfer", "error", CHECKS, until="0.5.22")
@@ -127,10 +123,11 @@ def decode_transfer(s: Subject) -> Iterator[Says]:
     if not s.accepted or s.role != "decode" or s["dcp_size"] < 2:
         return
     if chosen in ("mori", "ascend") or (chosen == "fake" and before(s.engine, "0.5.19")):
-        yield Says(
-            _refuses(s, f"{TRANSFER} {chosen} with --dcp-size {s['dcp_size']} on a decode server"),
-            flags=(TRANSFER, "--dcp-size"),
-            edits=(write(TRANSFER, "nixl"),),
+        yield _refused(
+            s,
+            f"{TRANSFER} {chosen} with --dcp-size {s['dcp_size']} on a decode server",
+            (TRANSFER, "--dcp-size"),
+            (write(TRANSFER, "nixl"),),
         )
 
 

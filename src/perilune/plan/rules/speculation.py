@@ -48,7 +48,8 @@ def _limit(s: Subject) -> tuple[Edit, ...]:
     return limit if after.boots and running(after, s.workload)[0] >= asked else ()
 
 
-def _dspark_instead(s: Subject) -> tuple[Edit, ...]:
+def dspark_instead(s: Subject) -> tuple[Edit, ...]:
+    """The edits that write DSPARK for another algorithm with a draft of its own."""
     sizes = ("--speculative-dflash-block-size", "--speculative-num-draft-tokens")
     return (
         write("--speculative-algorithm", "DSPARK"),
@@ -64,7 +65,7 @@ def dflash_platform(s: Subject) -> Iterator[Says]:
         yield Says(
             f"DFLASH was validated on Blackwell, not on {s.platform.label}.",
             flags=("--speculative-algorithm",),
-            edits=_dspark_instead(s),
+            edits=dspark_instead(s),
         )
 
 
