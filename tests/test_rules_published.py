@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -117,7 +118,16 @@ def test_memory_advice_points_the_right_way(fraction: str, way: str) -> None:
     (edit,) = finding.edits
     assert edit.name == "--mem-fraction-static"
     assert (float(edit.value or 0) > float(fraction)) == (way == "higher")
+    assert not re.search(r"Try: \(1\)|Raise --mem-fraction-static|increase --mem", finding.message)  # the engine's own
     assert "memory-fraction-low" not in findings(f"{K3} --mem-fraction-static {edit.value}")
+
+
+def test_a_refusal_quotes_what_is_wrong_and_not_the_engines_advice() -> None:
+    """The engine says to raise the fraction above 0.733 where a pin takes all that 0.845 leaves."""
+    message = findings(f"{K3} --max-mamba-cache-size 2000")["state-pin-large"].message
+    assert "Loaded weights leave no GPU memory for the KV cache" in message
+    assert "Raise" not in message
+    assert "Error:" not in message
 
 
 def test_values_that_come_later_are_no_errors_under_a_shell() -> None:
