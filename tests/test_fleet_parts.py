@@ -46,6 +46,11 @@ def test_what_is_not_an_outage(text: str) -> None:
         parse_outage(text)
 
 
+def test_no_outage_outlasts_a_rehearsal() -> None:
+    with pytest.raises(UnusableInput, match="at most 315,360,000 s long"):
+        parse_outage("decode-0@1+999999999")
+
+
 def test_outages_are_put_in_order() -> None:
     late, early = Outage("decode-1", 50, 5), Outage("decode-0", 10, 40)
     assert check_outages([late, early], ["decode-0", "decode-1"]) == (early, late)

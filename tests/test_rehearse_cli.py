@@ -6,6 +6,7 @@ import io
 import json
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -349,6 +350,17 @@ def test_every_file_is_written(perilune, plan_file: Path, tmp_path: Path) -> Non
     assert [record["index"] for record in records] == list(range(80))
     assert all(record["end"] == "finished" and record["end_s"] > record["first_token_s"] for record in records)
     assert not list(out.glob(".*")), "nothing half-written stays"
+
+
+def test_files_are_there_though_nobody_reads_the_summary(plan_file: Path, tmp_path: Path) -> None:
+    """Standard output that cannot be written, as when a disk is full, costs the summary and not the report."""
+    report = tmp_path / "r.html"
+    command = [sys.executable, "-m", "perilune", "rehearse", str(plan_file), "--requests", "2", "--html", str(report)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "The output cannot be written: no space left on device." in done.stderr
+    assert report.read_bytes().startswith(b"<!doctype html>")
 
 
 def test_two_saved_outputs_are_compared(perilune, plan_file: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -25,6 +26,9 @@ VERBS = {
     "calibrate": "Refit the step times to results of your own.",
     "cookbook": "Documentation pages: convert tables, lint, build the Kimi-K3 page.",
 }
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Verbs(click.Group):
@@ -62,7 +66,8 @@ def main() -> NoReturn:
     try:
         _refuse_bytes(sys.argv)
         code = cli.main(prog_name="perilune", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by who started it
+            sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except PeriluneError as error:
         click.echo(f"perilune: {error}", err=True)
@@ -77,6 +82,9 @@ def main() -> NoReturn:
         click.echo("perilune: the input is nested too deeply to read.", err=True)
         sys.exit(2)
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+            click.echo(f"perilune: The output cannot be written: {os.strerror(error.errno).lower()}.", err=True)
+            sys.exit(2)
         if os.environ.get("PERILUNE_DEBUG"):
             raise
         click.echo(

@@ -150,11 +150,13 @@ def _rehearsed(
     outputs.refuse_unwritable([plan_file, load.trace, profile])
     with Progress(load.total) as progress, Interrupt() as interrupt:
         found = perform(planned, load, settings, progress=progress.update, stop=interrupt.came)
-    if as_json:
-        output.emit_json(document(found))
-    else:
-        print_lines(summary(found))
-    outputs.write(found)
+    try:
+        outputs.write(found)  # first: who reads the summary may stop half-way
+    finally:
+        if as_json:
+            output.emit_json(document(found))
+        else:
+            print_lines(summary(found))
     return _exit_code(found)
 
 

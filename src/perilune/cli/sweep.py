@@ -134,8 +134,10 @@ def sweep(
     refuse_unwritable(files, plots, [plan_file, grid[0].load.trace, grid[0].profile])
     with Progress() as progress:
         found, missing = run(grid, jobs=jobs or default_jobs(), store=store, progress=progress.update)
-    _show(found, missing, as_json)
-    _write(found, missing, html, plots)
+    try:
+        _write(found, missing, html, plots)  # first: who reads what is shown may stop half-way
+    finally:
+        _show(found, missing, as_json)
     if missing:
         return 130
     return int(not any(one.throughput for one in found))

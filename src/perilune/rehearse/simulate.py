@@ -89,8 +89,10 @@ class _Source:
             return
         if not 0 <= request.arrival_s <= LATEST_S:
             raise UnusableInput(
-                f"Request {self._count + 1} arrives at {request.arrival_s} s, which is no instant of a rehearsal.",
+                f"Request {self._count + 1} arrives at {request.arrival_s:,.6g} s, and a rehearsal is at most "
+                f"{LATEST_S:,.0f} s long.",
                 where="arrival",
+                fix="Ask for fewer requests, or for a higher rate.",
             )
         due = ticks(request.arrival_s)
         if due < self._latest:

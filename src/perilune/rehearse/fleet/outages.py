@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from perilune.errors import UnusableInput
+from perilune.rehearse.request import LATEST_S
 
 Lost = Literal["resubmit", "router", "fail"]
 """What becomes of the requests of a lost server.
@@ -39,13 +40,16 @@ def parse_outage(text: str) -> Outage:
     try:
         if found is None:
             raise ValueError
-        return Outage(found["replica"], float(found["at"]), float(found["down"]))
+        outage = Outage(found["replica"], float(found["at"]), float(found["down"]))
     except ValueError:
         raise UnusableInput(
             f"{text[:80]!r} is not an outage.",
             where=WHERE,
             fix="Write REPLICA@START+SECONDS, such as decode-0@120+1800.",
         ) from None
+    if outage.at_s + outage.down_s > LATEST_S:
+        raise UnusableInput(f"A rehearsal is at most {LATEST_S:,.0f} s long, and {text} lasts longer.", where=WHERE)
+    return outage
 
 
 def check_outages(outages: Sequence[Outage], replicas: Sequence[str]) -> tuple[Outage, ...]:
