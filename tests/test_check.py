@@ -711,10 +711,31 @@ def test_a_script_that_is_sourced_is_read_beside(write) -> None:  # type: ignore
     assert {one["id"] for one in result["findings"]} >= {"state-track-interval", "env-inert"}
 
 
-@pytest.mark.parametrize("file", ["run.sh", "../beside.sh", "/etc/passwd", "$X", "none.sh", "broken.sh"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        '$(dirname "$0")/common.sh',
+        '"$(dirname "$0")"/common.sh',
+        '"$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/common.sh"',
+        "${0%/*}/common.sh",
+        "${BASH_SOURCE%/*}/common.sh",
+    ],
+)
+def test_a_script_that_is_sourced_from_the_script_s_own_folder(named: str, write) -> None:  # type: ignore[no-untyped-def]
+    write("TP=3\n", "common.sh")
+    direct = write(f"source {named}\nsglang serve {MODEL} --tp-size $TP\n")
+    assert "memory-weights" in errors(findings(direct, "--platform", "b300"))
+    through = write(f"D={named.replace('/common.sh', '')}\n. $D/common.sh\nsglang serve {MODEL} --tp-size $TP\n")
+    assert "memory-weights" in errors(findings(through, "--platform", "b300"))
+
+
+@pytest.mark.parametrize(
+    "file", ["run.sh", "../beside.sh", "/etc/passwd", "$X", "$HOME/common.sh", "none.sh", "broken.sh"]
+)
 def test_a_script_that_cannot_be_read_is_said(file: str, write) -> None:  # type: ignore[no-untyped-def]
     write("f() {\n", "broken.sh")
     write("export SGLANG_X=1\n", "../beside.sh")
+    write("export SGLANG_X=1\n", "common.sh")
     found = findings(write(f"source {file}\n{SOUND}"), "--platform", "b300")
     said = " ".join(one["message"] for one in found)
     assert errors(found) == []

@@ -26,6 +26,9 @@ from perilune.plan.sources.words import Piece, Scope
 
 HERE = "\0here"  # the machine that the script runs on, until its other servers are known
 SCRIPTS = frozenset({"command", "shell script", "sbatch script"})
+_OWN_FOLDER = re.compile(
+    r"(?:\$\([^\n]*\b(?:dirname|BASH_SOURCE)\b[^\n]*\)|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})/(?=[^$]*$)"
+)
 _VARIABLE = re.compile(r"\$\{?\w+\}?")
 _ROUTERS = frozenset({"sglang-router", "smg"})
 _ONLY_NAMES = frozenset(
@@ -85,6 +88,8 @@ class Surroundings:
 
     def sourced(self, name: str) -> Text | None:
         """The text of a file that a script sources; None where it is nowhere or cannot be read."""
+        if (own := _OWN_FOLDER.match(name)) is not None:
+            name = name[own.end() :]
         try:
             return self.beside.find(name, None) if self.beside is not None else None
         except UnusableInput:
