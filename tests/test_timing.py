@@ -27,6 +27,7 @@ from perilune.rehearse.timing.work import StageWork, stage_work
 
 HBM = 7.75e12  # B300, bytes per second
 MEMORY = efficiencies().fits["b300"].efficiency.memory
+COMPUTE = efficiencies().fits["b300"].efficiency.compute
 
 
 @cache
@@ -184,6 +185,43 @@ def test_verify_runs_a_block_and_one_more_token() -> None:
     assert more < (verify - plain) / SECOND < more + 0.002
 
 
+def test_the_draft_reads_its_own_kv() -> None:
+    """Its config has 5 layers and 16 KV heads of 64, keys and values in two bytes: an eighth on every GPU."""
+    plain, verify = costs().decode(1, 1)[1], costs(spec="dspark").decode(1, 1)[1]
+    row = 5 * 16 * 64 * 2 * 2 / 8
+    attended = max(27_648 / (HBM * MEMORY), 8 * 24 * 12 * 2 * (512 + 64 + 512) / (2.25e15 * COMPUTE))
+    assert plain * TOKEN / SECOND == pytest.approx(27_648 / (HBM * MEMORY), rel=0.01)
+    assert verify * TOKEN / SECOND == pytest.approx(attended + row / (HBM * MEMORY), rel=0.01)
+
+
+def test_a_verify_without_replay_writes_a_state_for_every_drafted_token() -> None:
+    """Seven states of 449,372,160 B on eight GPUs in place of a ring that is smaller than one of them."""
+    flags = (
+        "sglang serve --model-path moonshotai/Kimi-K3 --tp-size 8 --speculative-algorithm DSPARK "
+        "--speculative-draft-model-path RadixArk/Kimi-K3-DSpark --mem-fraction-static 0.85 --max-running-requests 32 "
+    )
+    more = []
+    for last in ("", "--enable-linear-replayssm-spec"):
+        found = costs_of(ledger(resolve(Server.parse(flags + last), platform("b300"))))
+        more.append((found.decode(32, 32)[0] - found.decode(16, 16)[0]) / SECOND)
+    state = 449_372_160 / 8 / (HBM * MEMORY)
+    assert 6 * 16 * state < more[0] - more[1] < 7 * 16 * state
+
+
+@pytest.mark.parametrize(
+    ("hardware", "flags", "rate"),
+    [
+        ("b300", "--tp-size 8", "narrow"),  # FlashInfer quantizes activations to 8 bits on Blackwell
+        ("b300", "--tp-size 8 --moe-runner-backend marlin", "wide"),
+        ("h200", "--nnodes 2 --node-rank 0 --dist-init-addr a:1 --tp-size 16", "wide"),  # and keeps 16 bits on Hopper
+    ],
+)
+def test_expert_products_run_in_the_format_of_their_runner(hardware: str, flags: str, rate: str) -> None:
+    routed = work(flags, hardware).routed
+    assert routed is not None
+    assert routed.rate == rate
+
+
 @pytest.mark.parametrize(
     ("sets", "env", "at_least"),
     [
@@ -225,6 +263,8 @@ def test_an_image_is_patches_through_the_tower() -> None:
     assert found.encode(1_024, graph=True) / SECOND > least
     assert found.encode(1_024, graph=True) < found.encode(4_096, graph=True)
     assert found.encode(16, graph=False) > found.encode(16, graph=True)
+    # The kernels of a large image outlast their launches: it is the same then.
+    assert found.encode(16_384, graph=False) == found.encode(16_384, graph=True)
 
 
 def test_every_platform_says_where_its_efficiencies_come_from() -> None:

@@ -33,21 +33,21 @@ class _Tower:
 def encoder_of(resolved: Resolved, efficiency: Efficiency) -> Callable[[int, bool], int]:
     """Ticks of one image of so many tokens, and whether a captured graph is replayed.
 
-    The tower runs whole on one GPU in BF16: every patch through the weights, every patch against every other.
+    The tower runs whole on one GPU in BF16: every patch through the weights, every patch against every other. Without
+    a graph the launches of small kernels may outlast them.
     """
     speeds = Speeds.of(resolved.platform.accelerator, efficiency)
     model = resolved.model
     tower = _tower(model) if model.vision else None
-    launch = {True: efficiency.layer_us * US, False: latencies().encoder_layer_us.value * US}
+    inside, eager = efficiency.layer_us * US, latencies().encoder_layer_us.value * US
 
     def encode(tokens: int, graph: bool) -> int:
         if tower is None:
             raise UnusableInput(f"{model.path} has no vision tower, so it takes no images.", where="images")
         patches = tokens * tower.patches
         macs = patches * (tower.patch_macs + tower.layers * 2 * patches * tower.width) + tokens * tower.token_macs
-        kernels = 2 * macs / speeds.flops["wide"]
-        launches = tower.layers * launch[graph]
-        return ticks(kernels + launches if graph else max(kernels, launches))
+        kernels = 2 * macs / speeds.flops["wide"] + tower.layers * inside
+        return ticks(kernels if graph else max(kernels, tower.layers * eager))
 
     return encode
 
