@@ -59,6 +59,8 @@ SHELL = (
     Case("a loop", "for r in 0 1; do sglang serve --node-rank $r & done", ("1: sglang serve --node-rank '$r'",)),
     Case("a function that calls itself", "run() { sglang serve --tp 8 || run; run 1; }\nrun\n",
          ("1: sglang serve --tp 8",)),
+    Case("the rest of the arguments", 'run() { sglang serve --port "$1" "${@:2}"; }\nrun 1 --tp 8',
+         ("1: sglang serve --port 1 --tp 8",)),
     Case("shift", 'run() { local r=$1; shift; sglang serve --node-rank "$r" "$@"; }\nrun 1 --tp 8',
          ("1: sglang serve --node-rank 1 --tp 8",)),
     Case("shift by two", 'run() { shift 2; sglang serve "$@"; }\nrun 1 2 --tp 8', ("1: sglang serve --tp 8",)),

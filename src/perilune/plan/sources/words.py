@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"\$\{?(\w+|[@*])\}?")
 _ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
+_REST = re.compile(r"\$\{[@*]:\s*(\d{1,4})\}")
 _DEFAULT = re.compile(r"\$\{(\w+):?-((?:[^${}`\\'\"])*)\}")
 MOST_EXPANDED = 1 << 18  # characters, or words of an array
 _BLANK = re.compile(r"\S+")
@@ -199,6 +200,9 @@ def _words(script: Script, node: Node, scope: Scope) -> Iterator[Word]:
     if bare.type in ("simple_expansion", "expansion"):
         written = script.of(bare)
         listed = _ARRAY.fullmatch(written)
+        if (rest := _REST.fullmatch(written)) is not None and scope.arguments is not None:
+            yield from scope.arguments[max(int(rest[1]) - 1, 0) :]
+            return
         name = listed[1] if listed else written[1:].strip("{}")
         if name in ("@", "*"):
             if scope.arguments is not None:
