@@ -68,6 +68,21 @@ def test_every_shape_has_a_verdict_and_a_reason() -> None:
     assert all(judged["gpus"] > 16 for judged in big)
 
 
+def test_the_variant_that_boots_is_searched_too(tmp_path: Path) -> None:
+    """No published recipe boots on A3; the corrected one is found, named, and written as a plan that boots."""
+    a3 = ("--hardware", "a3", "--mode", "unified", "--isl", "1024", "--osl", "64", "--concurrency", "4")
+    plan = tmp_path / "a3.yaml"
+    found = json.loads(
+        invoke("plan", "--search", "--jobs", "1", *a3, "--ttft-ms", "9000", "--json", "-o", str(plan)).stdout
+    )
+    assert found["winner"]["corrected"]
+    assert [(judged["verdict"], judged["corrected"]) for judged in found["rejected"]] == [("does not boot", False)]
+    again = json.loads(invoke("rehearse", str(plan), "--json").stdout)
+    assert again["ttft_s"] == found["winner"]["result"]["ttft_s"]
+    text = invoke("plan", "--search", "--jobs", "1", *a3, "--ttft-ms", "9000").stdout
+    assert "perilune commands --corrected --hardware a3" in text
+
+
 def test_what_admits_too_few_is_not_rehearsed_and_levers_are_tried() -> None:
     found = invoke(
         "plan", "--search", "--jobs", "1", "--json", *NARROW, *WORK[:4], "--concurrency", "100",

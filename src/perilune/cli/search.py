@@ -123,6 +123,7 @@ def _judged(judged: Judged) -> dict[str, Any]:
         "shape": judged.shape.name,
         "choice": dict(judged.shape.point.choice),
         "lever": judged.shape.point.lever,
+        "corrected": judged.shape.point.corrected,
         "servers": {role: n for role in ("unified", "prefill", "decode") if (n := getattr(servers, role)) is not None},
         "gpus": judged.gpus,
         "verdict": str(judged.verdict),
@@ -174,10 +175,10 @@ def _lines(found: Found, wanted: Wanted) -> Iterator[Line]:
 
 
 def _command(point: Point) -> str:
-    """The flags of `perilune plan` that give the shape."""
+    """The command that gives the shape."""
     from perilune.plan.memory.levers import LEVERS
 
-    words = ["perilune", "plan"]
+    words = ["perilune", "commands", "--corrected"] if point.corrected else ["perilune", "plan"]
     for name, value in point.choice.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     load = point.load

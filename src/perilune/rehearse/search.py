@@ -19,7 +19,7 @@ from perilune.plan.deployment import Deployment
 from perilune.plan.display import shape_text
 from perilune.plan.memory.levers import Outcome
 from perilune.plan.planned import Plan, PlannedPool, plan
-from perilune.rehearse.booting import no_boot
+from perilune.rehearse.booting import corrected, no_boot
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.report.text import short_time
 from perilune.rehearse.sweep.grid import NO_LEVER, Point, Servers
@@ -67,7 +67,8 @@ class Verdict(StrEnum):
     """What came of a shape."""
 
     MEETS = "meets the targets"
-    NO_BOOT = "does not boot, or cannot be rehearsed"
+    NO_BOOT = "does not boot"
+    NOT_MODELLED = "cannot be rehearsed"
     TOO_BIG = "over the budget"
     TOO_FEW = "admits too few"
     TOO_SLOW = "too slow"
@@ -116,6 +117,7 @@ class Shape:
         choice = self.point.choice
         words = [str(choice[axis]) for axis in ("strategy", "prefill_strategy", "preset", "quant") if axis in choice]
         words += [f"spec {choice['spec']}"] if choice.get("spec", "none") != "none" else []
+        words += ["corrected"] if self.point.corrected else []
         words += [f"with {self.point.lever}"] if self.point.lever != NO_LEVER else []
         shapes = (shape_text(item.resolved.values) for item in self.plan.pools)
         return f"{choice['mode']} {', '.join(words)} ({' + '.join(shapes)})"
@@ -205,7 +207,7 @@ def search(
         if missed:
             refused = "refused" in result
             verdict, why = (
-                (Verdict.NO_BOOT, missed) if refused else (Verdict.TOO_SLOW, f"even one request alone: {missed}")
+                (Verdict.NOT_MODELLED, missed) if refused else (Verdict.TOO_SLOW, f"even one request alone: {missed}")
             )
             last[shape] = Judged(shape, shape.one, verdict, why, None if refused else result, by)
     able = [shape for shape in able if shape not in last]
@@ -241,7 +243,10 @@ def search(
 
 
 def _shapes(base: Point, wanted: Wanted) -> Iterator[Shape]:
-    """Every allowed choice, planned; levers where one server admits too few and the lever helps."""
+    """Every allowed choice, planned, and its variant that boots where it would not.
+
+    With levers where one server admits too few and the lever helps.
+    """
     seen: set[tuple[object, ...]] = set()
     for choice in _choices(base):
         point = replace(base, choice={**base.choice, **choice})
@@ -255,7 +260,12 @@ def _shapes(base: Point, wanted: Wanted) -> Iterator[Shape]:
         seen.add(key)
         shape = Shape(point, plan(deployment))
         yield shape
-        if no_boot(shape.plan) is None and shape.admits(shape.one) < wanted.concurrency:
+        if no_boot(shape.plan) is not None:
+            shape = _planned(replace(point, corrected=True))
+            if no_boot(shape.plan) is not None:
+                continue
+            yield shape
+        if shape.admits(shape.one) < wanted.concurrency:
             yield from _with_levers(shape)
 
 
@@ -264,8 +274,13 @@ def _with_levers(shape: Shape) -> Iterator[Shape]:
     for effect in answering.levers:
         gains = (effect.after.admitted or 0) > (effect.before.admitted or 0)
         if gains and effect.outcome in (Outcome.GAINS, Outcome.TRADES):
-            point = replace(shape.point, lever=effect.lever.id)
-            yield Shape(point, plan(point.deployment()), shape)
+            yield _planned(replace(shape.point, lever=effect.lever.id), shape)
+
+
+def _planned(point: Point, without: Shape | None = None) -> Shape:
+    """The shape of a point, corrected where that was asked for."""
+    made = plan(point.deployment())
+    return Shape(point, corrected(made)[0] if point.corrected else made, without)
 
 
 def _choices(base: Point) -> Iterator[dict[str, str | int]]:
