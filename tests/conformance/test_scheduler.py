@@ -18,7 +18,7 @@ from .oracle import WORKERS, Oracle
 pytestmark = pytest.mark.conformance
 
 DRIVER = Path(__file__).with_name("scheduler_driver.py")
-KEPT = 12
+KEPT = 40
 
 
 @pytest.fixture(scope="module")
