@@ -1,4 +1,4 @@
-"""The event loop: traffic comes to a fleet, and what comes of it is summed up.
+"""The event loop: traffic comes to a fleet.
 
 Everything happens at events of one queue (`events.Events`): a request arrives, a server's step ends, an idle server
 looks at its queue. Between them a server decodes many steps at once (`replica.Replica`), which changes nothing: with
@@ -13,33 +13,21 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from perilune.errors import UnusableInput
 from perilune.rehearse.events import ARRIVAL, Events
 from perilune.rehearse.live import Live
-from perilune.rehearse.outcome import Counts, Outcome, ReplicaOutcome, Span
-from perilune.rehearse.replica.replica import Ended, Replica
+from perilune.rehearse.outcome import Outcome
+from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.request import LATEST_S, Request, Traffic
-from perilune.rehearse.series import series
+from perilune.rehearse.run import Run
+from perilune.rehearse.summed import outcome_of
 from perilune.rehearse.tally import Log, Tally, Targets
-from perilune.rehearse.ticks import seconds, ticks
+from perilune.rehearse.ticks import ticks
 
 EVENTS_BETWEEN_LOOKS = 256
 PROGRESS_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a fleet needs of the run it is part of."""
-
-    events: Events
-    tally: Tally
-    ended: Ended
-    seed: int = 0
-    one_step: bool = False
-    all_spans: bool = False
 
 
 class Fleet(Protocol):
@@ -166,7 +154,8 @@ def simulate(
     finally:
         if collecting:
             gc.enable()
-    return _outcome(traffic, replicas, tally, source, events, seed, interrupted, targets)
+    end = events.now if interrupted else tally.end
+    return outcome_of(traffic, replicas, tally, source.in_flight.values(), end=end, seed=seed, interrupted=interrupted)
 
 
 def _drive(
@@ -185,95 +174,3 @@ def _drive(
     except KeyboardInterrupt:
         return True
     return False
-
-
-def _outcome(
-    traffic: Traffic,
-    replicas: Sequence[Replica],
-    tally: Tally,
-    source: _Source,
-    events: Events,
-    seed: int,
-    interrupted: bool,
-    targets: Targets | None,
-) -> Outcome:
-    end = events.now if interrupted else tally.end
-    duration = seconds(end)
-    unfinished = sorted(source.in_flight.values(), key=lambda live: live.index)
-    found = list(tally.records or ())
-    if tally.records is not None:
-        found += [tally.record(live, None, "unfinished") for live in unfinished]
-    goodput = {}
-    if targets is not None:
-        ended = tally.completed + tally.rejected
-        goodput = {
-            "share": tally.good / ended if ended else 0.0,
-            "requests_per_second": tally.good / duration if duration else 0.0,
-        }
-    costs = [replica.costs for replica in replicas]
-    return Outcome(
-        traffic=traffic.name,
-        gpus=sum(replica.engine.gpus for replica in replicas),
-        duration_s=duration,
-        ttft_s=tally.ttft.distribution(),
-        tpot_s=tally.tpot.distribution(),
-        itl_s=tally.itl.distribution(),
-        e2e_s=tally.e2e.distribution(),
-        requests=Counts(tally.completed, tally.rejected, tally.retracted, len(unfinished)),
-        admitted_max=tally.admitted_max,
-        output_tokens=tally.output_tokens,
-        prompt_tokens=tally.prompt_tokens,
-        hit_tokens=tally.hit_tokens,
-        waits_s={cause: seconds(waited) for cause, waited in sorted(tally.waits.items())},
-        basis=min((one.basis for one in costs), key=("borrowed", "fitted", "calibrated").index, default="borrowed"),
-        error_band=(min(one.error_band[0] for one in costs), max(one.error_band[1] for one in costs)),
-        series=series(
-            [replica.chronicle.line for replica in replicas],
-            sum(replica.engine.tokens * replica.engine.ranks for replica in replicas),
-            sum(replica.engine.slots * replica.engine.ranks for replica in replicas),
-            end,
-        ),
-        replicas=tuple(_replica_outcome(replica, end) for replica in replicas),
-        records=tuple(sorted(found, key=lambda record: record.index)),
-        notes=(*traffic.notes, *_notes(tally)),
-        goodput=goodput,
-        interrupted=interrupted,
-        seed=seed,
-    )
-
-
-REFUSED: Final = {
-    "context_length": "longer than the context",
-    "kv_tokens": "longer than what the KV pool ever has free",
-    "state_slots": "the pools never have a state slot free",
-    "request_limit": "the server runs as many as it may",
-    "queue_full": "the queue was full (--max-queued-requests)",
-    "retracted": "retracted, and the decode server keeps no backup of their KV",
-    "server_lost": "lost with a server that failed",
-}
-"""Why requests were refused, in words."""
-
-
-def _notes(tally: Tally) -> list[str]:
-    refused = [
-        f"{count:,} {'request' if count == 1 else 'requests'} refused: {REFUSED.get(why, why)}."
-        for why, count in sorted(tally.why_rejected.items())
-    ]
-    return refused + [f"{count:,} {what}." for what, count in sorted(tally.remarks.items())]
-
-
-def _replica_outcome(replica: Replica, end: int) -> ReplicaOutcome:
-    engine = replica.engine
-    return ReplicaOutcome(
-        name=replica.name,
-        role=engine.role,
-        gpus=engine.gpus,
-        admitted_max=replica.admitted_max,
-        completed=replica.completed,
-        busy_share=replica.chronicle.busy / end if end else 0.0,
-        series=series([replica.chronicle.line], engine.tokens * engine.ranks, engine.slots * engine.ranks, end),
-        spans=tuple(
-            Span(seconds(one.start), seconds(one.end), one.what, one.requests, one.tokens)
-            for one in replica.chronicle.stretches
-        ),
-    )

@@ -34,6 +34,7 @@ class Tally:
         "e2e",
         "end",
         "good",
+        "has_targets",
         "hit_tokens",
         "itl",
         "output_tokens",
@@ -64,6 +65,7 @@ class Tally:
         self.records: list[RequestRecord] | None = [] if records else None
         self.replicas: list[str] = []  # names, for records
         self._log = log
+        self.has_targets = targets is not None
         # Far beyond any latency where there is no target.
         self._ttft_most = _most(targets.ttft_s if targets else None)
         self._tpot_most = _most(targets.tpot_s if targets else None)

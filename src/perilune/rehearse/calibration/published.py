@@ -34,11 +34,6 @@ def settings_of(card: Card, *, room: bool = True) -> tuple[str, ...]:
     return (*pairs, *(ROOM.get(card.cell, ()) if room else ()))
 
 
-def platform_of(card: Card) -> str:
-    """The platform of a card's recipe."""
-    return card.cell.split("/")[0]
-
-
 @cache
 def _plan(hardware: str, mode: Role, strategy: str, quant: str, spec: str, sets: tuple[str, ...]) -> Plan:
     overrides = tuple(parse_set(text) for text in sets)

@@ -10,7 +10,7 @@ from perilune.rehearse.images import Images
 from perilune.rehearse.live import Live
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.replica import Replica
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Run
 
 CAUSE = "storage"
 FETCHED = "prompt tokens were fetched from the store (HiCache L3) to host memory"

@@ -23,10 +23,9 @@ from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.replica.results import Results
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Ended, Run
 
 Granted = Callable[[Live, int], None]
-Ended = Callable[[Live, int], None]
 Refuse = Callable[[Live, int, str], None]
 
 NO_BACKUP: Final = "retracted"
@@ -109,12 +108,8 @@ class DecodeReplica(Replica):
             costs,
             name=name,
             index=index,
-            events=run.events,
-            tally=run.tally,
+            run=run,
             ended=ended,
-            seed=run.seed,
-            one_step=run.one_step,
-            all_spans=run.all_spans,
         )
         self._granted = granted
         self._memory.backup = settings.backup

@@ -16,7 +16,7 @@ from typing import Final
 
 from perilune.rehearse.events import STEP, Events
 from perilune.rehearse.fleet.link import Link
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Run
 from perilune.rehearse.vision import Encode, GraphSettings, Tower
 
 PARTS_AT_ONCE: Final = 2

@@ -15,7 +15,7 @@ from perilune.rehearse.fleet.server import Server, equip, names_of
 from perilune.rehearse.live import Live
 from perilune.rehearse.replica.chronicle import Stretch
 from perilune.rehearse.replica.replica import Replica
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Run
 from perilune.rehearse.ticks import SECOND, ticks
 
 OUTAGE: Final = 3

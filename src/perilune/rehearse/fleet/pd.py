@@ -26,7 +26,7 @@ from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.live import Live
 from perilune.rehearse.replica.chronicle import Stretch
 from perilune.rehearse.replica.replica import Replica
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Run
 
 AllocationPolicy = Literal["early", "prefill_complete"]
 

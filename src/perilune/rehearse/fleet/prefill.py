@@ -22,12 +22,11 @@ from perilune.rehearse.replica.lane import Lane
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.replica import Replica
 from perilune.rehearse.replica.results import Results
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Ended, Run
 from perilune.rehearse.tally import Tally
 
 Computed = Callable[[Live, int, bool, int], None]
 """Told of a request, how much of its prompt is computed, whether that is all of it, and the instant."""
-Ended = Callable[[Live, int], None]
 
 
 def check_prefill(item: PlannedPool) -> None:
@@ -89,12 +88,8 @@ class PrefillReplica(Replica):
             costs,
             name=name,
             index=index,
-            events=run.events,
-            tally=run.tally,
+            run=run,
             ended=ended,
-            seed=run.seed,
-            one_step=run.one_step,
-            all_spans=run.all_spans,
         )
         self._results.computed = computed
         self._results.kept = {}

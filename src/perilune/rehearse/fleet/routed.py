@@ -14,7 +14,7 @@ from perilune.rehearse.fleet.policies import policy
 from perilune.rehearse.fleet.server import Server
 from perilune.rehearse.live import Live
 from perilune.rehearse.replica.replica import Replica
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Run
 
 
 class RoutedFleet(Front):
@@ -50,12 +50,8 @@ class RoutedFleet(Front):
             server.costs,
             name=self.names[index],
             index=index,
-            events=run.events,
-            tally=run.tally,
+            run=run,
             ended=self._ended,
-            seed=run.seed,
-            one_step=run.one_step,
-            all_spans=run.all_spans,
         )
 
     def route(self, live: Live, now: int) -> bool:

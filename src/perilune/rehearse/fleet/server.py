@@ -12,7 +12,7 @@ from perilune.rehearse.fleet.extras import Extras
 from perilune.rehearse.hicache import HostSettings
 from perilune.rehearse.images import Images, ImageSettings
 from perilune.rehearse.replica.replica import Replica
-from perilune.rehearse.simulate import Run
+from perilune.rehearse.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

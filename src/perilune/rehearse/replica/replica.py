@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from perilune.rehearse.costs import Costs
 from perilune.rehearse.engine import Engine
-from perilune.rehearse.events import ARRIVAL, STEP, WAKE, Events
+from perilune.rehearse.events import ARRIVAL, STEP, WAKE
 from perilune.rehearse.live import Live
 from perilune.rehearse.replica.chronicle import Chronicle
 from perilune.rehearse.replica.clock import first_after, lasts
@@ -30,10 +30,9 @@ from perilune.rehearse.replica.memory import Memory
 from perilune.rehearse.replica.rank import Rank
 from perilune.rehearse.replica.results import Results
 from perilune.rehearse.replica.stretch import stretch
-from perilune.rehearse.tally import Tally
+from perilune.rehearse.run import Ended, Run
 from perilune.rehearse.ticks import TOKEN
 
-Ended = Callable[[Live, int], None]
 Fetch = Callable[[Live, Rank, int], bool]
 """Whether a request goes `away` on arrival at a rank, to be put into its queue later."""
 
@@ -52,12 +51,8 @@ class Replica:
         *,
         name: str,
         index: int,
-        events: Events,
-        tally: Tally,
+        run: Run,
         ended: Ended,
-        seed: int = 0,
-        one_step: bool = False,
-        all_spans: bool = False,
     ) -> None:
         self.engine = engine
         self.costs = costs
@@ -67,19 +62,19 @@ class Replica:
         self.load = 0  # requests that it has and that have not ended
         self.completed = 0
         self.admitted_max = 0
-        self.chronicle = Chronicle(everything=all_spans)
+        self.chronicle = Chronicle(everything=run.all_spans)
         self.fetch: Fetch | None = None
         self.away: dict[Live, Rank] = {}  # requests that are here but not in the queue yet
-        self._events = events
-        self._tally = tally
+        self._events = run.events
+        self._tally = run.tally
         self.ranks = [self.new_rank() for _ in range(engine.ranks)]
         self.groups = [[Lane(rank) for rank in self.ranks] for _ in range(engine.lanes)]
         self.lanes = [lane for group in self.groups for lane in group]
         self._ended = ended
-        self._one_step = one_step
-        self._memory = self.memory_of(engine, tally, self._refuse)
+        self._one_step = run.one_step
+        self._memory = self.memory_of(engine, run.tally, self._refuse)
         self.forward = self.forward_of(engine, costs, self._memory)
-        self._results = self.results_of(engine, self._memory, tally, seed, self._end, self._come_later)
+        self._results = self.results_of(engine, self._memory, run.tally, run.seed, self._end, self._come_later)
         self._balance = Balance(engine.load_balance)
         self._planned = False  # the next step was decided on already
         self._running = False  # a step is under way
