@@ -209,13 +209,23 @@ def test_a3_names_the_values_that_were_never_published() -> None:
         ({"hardware": "b300", "concurrency": 64, "spec": "none"}, None),
         ({"hardware": "b300", "mode": "pd", "concurrency": 64}, "128"),
         ({"hardware": "a3", "mode": "pd", "concurrency": 32}, "64"),
-        ({"hardware": "a3", "concurrency": 200}, "64"),  # the recipe pins it
+        ({"hardware": "a3", "concurrency": 200}, "64"),  # the recipe pins it together with the state pool
+        ({"hardware": "950", "concurrency": 64}, "64"),
+        ({"hardware": "950"}, "32"),
+        ({"hardware": "950", "concurrency": 64, "overrides": (parse_set("max-running-requests=48"),)}, "48"),
         ({"hardware": "b300"}, None),
     ],
 )
 def test_a_known_concurrency_sets_the_request_cap_under_speculation(choice: dict[str, object], cap: str | None) -> None:
     for pool in compose(Choice(**choice)).pools:  # type: ignore[arg-type]
         assert pool.server.value("--max-running-requests") == cap
+
+
+def test_a_cap_above_the_recipes_decode_graphs_is_said() -> None:
+    notes = " ".join(compose(Choice(hardware="950", concurrency=64)).pools[0].notes)
+    assert "--max-running-requests 64 is the concurrency; the recipe has 32." in notes
+    assert "decode graphs end at 32 requests" in notes
+    assert "graphs end" not in " ".join(compose(Choice(hardware="950", concurrency=32)).pools[0].notes)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,37 @@ def test_unset_removes_a_flag_or_a_variable() -> None:
     assert composed("unset SGLANG_USE_AITER", hardware="mi355x").server.env[0][0] == "SGLANG_AITER_K3_OPT"
 
 
+@pytest.mark.parametrize(
+    ("texts", "gone", "kept"),
+    [
+        (("unset mamba-full-memory-ratio",), "--mamba-full-memory-ratio", "--max-running-requests"),
+        (("unset max-running-requests",), "--max-running-requests", "--mamba-full-memory-ratio"),
+        # a pin takes the ratio's place by itself; that the ratio is removed as well is no mistake
+        (
+            ("unset mamba-full-memory-ratio", "set max-mamba-cache-size=321"),
+            "--mamba-full-memory-ratio",
+            "--max-mamba-cache-size",
+        ),
+    ],
+)
+def test_what_is_computed_after_the_recipe_can_be_removed_too(texts: tuple[str, ...], gone: str, kept: str) -> None:
+    pool = composed(*texts, hardware="mi350x", isl=8192, osl=1024, concurrency=64)
+    assert gone not in pool.server.argv
+    assert kept in pool.server.argv
+    assert not any(note.startswith(gone) for note in pool.notes)
+
+
+def test_node_flags_can_be_removed_and_a_later_write_wins() -> None:
+    assert "--dist-init-addr" not in composed("unset dist-init-addr", hardware="a3").server.argv
+    again = composed("unset mamba-full-memory-ratio", "set mamba-full-memory-ratio=2", hardware="b300")
+    assert again.server.value("--mamba-full-memory-ratio") == "2"
+
+
+def test_a_flag_that_is_nowhere_cannot_be_removed() -> None:
+    with pytest.raises(UnusableInput, match="--mamba-full-memory-ratio is not on this command"):
+        composed("unset mamba-full-memory-ratio", hardware="a3")  # the page sizes no pool by ratio on NPUs
+
+
 def test_env_replaces_or_adds() -> None:
     pool = composed("env SGLANG_AITER_K3_OPT=0", "env NCCL_DEBUG=INFO", hardware="mi355x")
     assert pool.server.env[1] == ("SGLANG_AITER_K3_OPT", "0")

@@ -53,8 +53,9 @@ def compose(choice: Choice) -> Deployment:
         draft_pool(choice, recipe, place, pairing=pairing if recipe.role == "prefill" else "", pd=pd)
         for recipe in recipes
     ]
-    check_removals(choice.overrides, [(draft.recipe.role, draft.idle) for draft in drafts])
-    pools = tuple(finish_pool(draft, choice, pd=pd) for draft in drafts)
+    finished = [finish_pool(draft, choice, pd=pd) for draft in drafts]
+    check_removals(choice.overrides, [(done.pool.role, done.idle) for done in finished])
+    pools = tuple(done.pool for done in finished)
     return Deployment(
         model=catalog().models[pools[-1].quant],
         pools=pools,

@@ -13,26 +13,44 @@ from perilune.plan.compose.ratio import ratio_inputs, shown
 RATIO = "--mamba-full-memory-ratio"
 STATE_SLOTS = "--max-mamba-cache-size"
 REQUEST_CAP = "--max-running-requests"
+GRAPHS = "--cuda-graph-bs-decode"
+MOST_DIGITS = 10
 MAX_NODES = 10_000
 
 
-def with_request_cap(flags: Flags, choice: Choice, *, pd: bool) -> tuple[Flags, tuple[str, ...]]:
-    """Write the concurrency down where speculation would cap it, or where the cap was never published.
+def with_request_cap(flags: Flags, choice: Choice, *, pd: bool, own: bool = False) -> tuple[Flags, tuple[str, ...]]:
+    """Write the concurrency down where speculation would cap it, or where the recipe caps it or leaves the cap open.
 
-    Returns the flags and what to say about it. A cap that is already a number stays.
+    A cap stays that the user wrote (`own`), or that the recipe pins together with the state pool. Returns the flags
+    and what to say about it.
     """
     default = catalog().speculative_request_cap
     written = value(flags, REQUEST_CAP)
     unpublished = written is not None and written.startswith("<")
-    if not unpublished and (written is not None or not has(flags, "--speculative-algorithm")):
+    pinned = own or (written is not None and not unpublished and has(flags, STATE_SLOTS))
+    if pinned or (written is None and not has(flags, "--speculative-algorithm")):
         return flags, ()
     if choice.concurrency is None:
         caps = f"Speculation without {REQUEST_CAP} caps the server at {default} requests; give --concurrency."
-        return flags, () if unpublished else (caps,)
+        return flags, () if written is not None else (caps,)
     wanted = choice.concurrency * (2 if pd else 1)
+    if written == str(wanted):
+        return flags, ()
     kept, rest = replaced(flags, {REQUEST_CAP}, (Flag(REQUEST_CAP, (str(wanted),)),))
     why = "twice the concurrency, on both roles of a PD pair" if pd else "the concurrency"
-    return before_host(kept, rest), (f"{REQUEST_CAP} {wanted} is {why}; speculation alone caps at {default}.",)
+    instead = f"speculation alone caps at {default}" if written is None or unpublished else f"the recipe has {written}"
+    said = (f"{REQUEST_CAP} {wanted} is {why}; {instead}.", *_graphs_end(flags, wanted))
+    return before_host(kept, rest), said
+
+
+def _graphs_end(flags: Flags, wanted: int) -> tuple[str, ...]:
+    """What to say where a recipe lists decode graphs, and none of them is as large as the batch."""
+    listed = [flag.values for flag in flags if flag.name == GRAPHS]
+    sizes = [int(text) for values in listed for text in values if text.isdecimal() and len(text) < MOST_DIGITS]
+    most = max(sizes, default=wanted) * number(flags, "--attn-dp-size", 1)
+    if most >= wanted:
+        return ()
+    return (f"Its decode graphs end at {most} requests; beyond, steps run without one: add sizes to {GRAPHS}.",)
 
 
 def with_ratio(flags: Flags, env: dict[str, str], choice: Choice) -> Flags:

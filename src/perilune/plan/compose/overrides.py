@@ -37,6 +37,12 @@ def apply_overrides(flags: Flags, env: Env, overrides: Sequence[Override]) -> tu
     return flags, env, frozenset(idle)
 
 
+def removed(overrides: Sequence[Override]) -> dict[str, Override]:
+    """The flags that are gone after all overrides, by name: removed, and not written again later."""
+    last = {edit.name: edit for edit in overrides if edit.kind in ("set", "unset")}
+    return {name: edit for name, edit in last.items() if edit.kind == "unset"}
+
+
 def check_removals(overrides: Sequence[Override], pools: Sequence[tuple[str, frozenset[Override]]]) -> None:
     """Raise UnusableInput for a removal that is idle in every pool it reaches; `pools` are (role, idle)."""
     for edit in overrides:

@@ -9,12 +9,20 @@ from perilune.facts.hardware import Platform
 from perilune.facts.options import Preset, presets
 from perilune.facts.recipes import Recipe, catalog, words
 from perilune.plan.compose.choice import Choice, Override
-from perilune.plan.compose.computed import gpus_of, nodes_of, with_node_flags, with_ratio, with_request_cap
+from perilune.plan.compose.computed import (
+    REQUEST_CAP,
+    STATE_SLOTS,
+    gpus_of,
+    nodes_of,
+    with_node_flags,
+    with_ratio,
+    with_request_cap,
+)
 from perilune.plan.compose.conditions import Situation
 from perilune.plan.compose.flags import Flag, Flags, flatten, has, parse, replaced, without
 from perilune.plan.compose.knobs import apply_knobs, settings_for
 from perilune.plan.compose.overlays import Env, Picked, apply, pick, situation
-from perilune.plan.compose.overrides import apply_overrides, reaching
+from perilune.plan.compose.overrides import apply_overrides, reaching, removed
 from perilune.plan.compose.presets import apply_preset, check_preset, preset_gpus, preset_named
 from perilune.plan.deployment import Pool, Unknown
 from perilune.plan.server import Server
@@ -37,7 +45,7 @@ class Draft:
     env: Env
     hints: tuple[str, ...]
     notes: tuple[str, ...]
-    idle: frozenset[Override]  # removals that found nothing
+    idle: frozenset[Override]  # removals that found nothing so far
 
 
 def draft_pool(choice: Choice, recipe: Recipe, platform: Platform, *, pairing: str = "", pd: bool = False) -> Draft:
@@ -70,19 +78,34 @@ def draft_pool(choice: Choice, recipe: Recipe, platform: Platform, *, pairing: s
     return Draft(recipe, platform, picked, flags, env, done.hints, notes + said, idle)
 
 
-def finish_pool(draft: Draft, choice: Choice, *, pd: bool) -> Pool:
-    """Add what is computed from the composed command: request cap, ratio and node flags."""
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A composed pool, and the removals that found nothing to remove on it."""
+
+    pool: Pool
+    idle: frozenset[Override]
+
+
+def finish_pool(draft: Draft, choice: Choice, *, pd: bool) -> Finished:
+    """Add what is computed from the composed command: request cap, ratio and node flags, where not removed."""
     recipe, platform = draft.recipe, draft.platform
-    flags, said = with_request_cap(draft.flags, choice, pd=pd)
-    notes = (*draft.notes, *said)
-    flags = with_ratio(flags, dict(draft.env), choice)
-    gpus, nodes = gpus_of(flags), nodes_of(flags, platform)
-    flags = with_node_flags(flags, nodes, recipe)
+    edits = reaching(choice.overrides, recipe.role)
+    own = any(edit.kind == "set" and edit.name == REQUEST_CAP for edit in edits)
+    capped, said = with_request_cap(draft.flags, choice, pd=pd, own=own)
+    whole = with_ratio(capped, dict(draft.env), choice)
+    gpus, nodes = gpus_of(whole), nodes_of(whole, platform)
+    whole = with_node_flags(whole, nodes, recipe)
+    gone = removed(edits)
+    by_ratio = with_ratio(without(capped, {STATE_SLOTS}), dict(draft.env), choice)  # before a pin took its place
+    found = {edit for edit in draft.idle if has(whole, edit.name) or has(by_ratio, edit.name)}
+    flags = without(whole, gone)
+    notes = (*draft.notes, *(() if REQUEST_CAP in gone else said))
     if choice.preset and nodes == 1 < recipe.cell.nodes:
         notes += (f"The page's panel keeps --nnodes {recipe.cell.nodes} of its base; {gpus} GPUs fit one node.",)
     quant = _option(draft.picked, "quant")
-    verified = recipe.cell.verification == "verified" and not _edited(choice, draft.picked)
-    return Pool(
+    changed = _edited(choice, draft.picked)
+    verified = recipe.cell.verification == "verified" and not changed
+    pool = Pool(
         role=recipe.role,
         platform=platform.id,
         nodes=nodes,
@@ -96,11 +119,12 @@ def finish_pool(draft: Draft, choice: Choice, *, pd: bool) -> Pool:
         hints=draft.hints + (recipe.multi_node_hints if nodes > 1 else ()),
         notes=(
             VERIFIED if verified else STARTING_POINT,
-            *recipe.cell.notes,
+            *(f"The recipe before your changes: {note}" if changed else note for note in recipe.cell.notes),
             *notes,
         ),
         unpublished=_unpublished(recipe, flags, draft.env),
     )
+    return Finished(pool, draft.idle - found)
 
 
 def _edited(choice: Choice, picked: Picked) -> bool:
