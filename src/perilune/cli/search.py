@@ -124,6 +124,7 @@ def _judged(judged: Judged) -> dict[str, Any]:
         "choice": dict(judged.shape.point.choice),
         "lever": judged.shape.point.lever,
         "corrected": judged.shape.point.corrected,
+        "verified": judged.shape.verified,
         "servers": {role: n for role in ("unified", "prefill", "decode") if (n := getattr(servers, role)) is not None},
         "gpus": judged.gpus,
         "verdict": str(judged.verdict),
@@ -134,28 +135,23 @@ def _judged(judged: Judged) -> dict[str, Any]:
 
 def _lines(found: Found, wanted: Wanted) -> Iterator[Line]:
     """The winner in full, and of each kind of rejection those that came nearest."""
+    from perilune.rehearse.report.phrases import count
     from perilune.rehearse.report.summary import Line
     from perilune.rehearse.report.text import WIDTH, short_time, wrapped
     from perilune.rehearse.search import Verdict
 
     targets = " and ".join(f"{name} {short_time(most)}" for name, _, most in wanted.targets)
-    load = wanted.load
+    load, by_default = wanted.load, wanted.gpus == DEFAULT_BUDGET
     asked = (
         f"{load.isl:,} + {load.osl:,} tokens, {wanted.concurrency:,} at once, {wanted.percentile} of {targets}, "
-        f"at most {wanted.gpus:,} GPUs"
+        f"at most {count(wanted.gpus, 'GPU')}{' (unless --gpus says otherwise)' if by_default else ''}"
     )
     yield from (Line(text, "head") for text in wrapped(asked, WIDTH))
     winner = found.winner
     if winner is None:
         yield Line("No shape meets this.", "bad")
     else:
-        result = winner.result or {}
-        name = f"{winner.servers.said} x {winner.shape.name} on {winner.gpus} GPUs"
-        yield from (Line(text, "good") for text in wrapped(name, WIDTH))
-        yield from (Line(text) for text in wrapped(f"{winner.why}; {result['tokens_per_second_per_gpu']:,.0f} "
-                    f"tokens/s per GPU; admits {winner.shape.admits(winner.servers):,}", WIDTH, "  "))  # fmt: skip
-        yield Line("  Predicted, not measured. The plan of one server:", "dim")
-        yield from (Line(text) for text in wrapped(_command(winner.shape.point), WIDTH, "    "))
+        yield from _won(winner)
     for verdict in Verdict:
         several = [judged for judged in found.judged if judged.verdict is verdict and judged is not winner]
         if not several:
@@ -165,20 +161,68 @@ def _lines(found: Found, wanted: Wanted) -> Iterator[Line]:
         yield Line(f"{also}: {len(several)}", "head")
         if verdict is Verdict.NOT_TRIED:
             reasons = Counter(judged.why for judged in several)
-            yield from (Line(f"  {count}: {why}") for why, count in reasons.items())
+            yield from (Line(f"  {number}: {why}") for why, number in reasons.items())
             continue
         for judged in several[:SHOWN]:
-            text = f"{judged.servers.said} x {judged.shape.name}: {judged.why}"
+            mark = "verified; " if judged.shape.verified else ""
+            text = f"{judged.servers.said} x {judged.shape.name}: {mark}{judged.why}"
             yield from (Line(line) for line in wrapped(text, WIDTH, "  "))
         if len(several) > SHOWN:
             yield Line(f"  and {len(several) - SHOWN} more, in --json", "dim")
+    yield Line("")
+    for text in _explained(found):
+        yield from (Line(line, "dim") for line in wrapped(text, WIDTH))
 
 
-def _command(point: Point) -> str:
-    """The command that gives the shape."""
+def _won(winner: Judged) -> Iterator[Line]:
+    """The winner: what it does, how far to trust it, and the commands that plan it and rehearse all its servers."""
+    from perilune.plan.compose.pool import STARTING_POINT, VERIFIED
+    from perilune.rehearse.report.phrases import count
+    from perilune.rehearse.report.summary import Line
+    from perilune.rehearse.report.text import WIDTH, wrapped
+
+    result, servers, point = winner.result or {}, winner.servers, winner.shape.point
+    name = f"{servers.said} x {winner.shape.name} on {count(winner.gpus, 'GPU')}"
+    yield from (Line(text, "good") for text in wrapped(name, WIDTH))
+    yield from (Line(text) for text in wrapped(f"{winner.why}; {result['tokens_per_second_per_gpu']:,.0f} "
+                f"tokens/s per GPU; admits {winner.shape.admits(servers):,}", WIDTH, "  "))  # fmt: skip
+    trust = f"{VERIFIED if winner.shape.verified else STARTING_POINT} Its times are predicted, not measured."
+    yield from (Line(text, "dim") for text in wrapped(trust, WIDTH, "  "))
+    one = "one server" if servers.prefill is None else "one prefill and one decode server"
+    yield Line(f"  {'The commands' if point.corrected else 'The plan'} of {one}:", "dim")
+    yield from (
+        Line(text) for text in wrapped(_command(point, "commands" if point.corrected else "plan"), WIDTH, "    ")
+    )
+    if servers == winner.shape.one:
+        return
+    if servers.prefill is not None:
+        every = f"{count(servers.prefill, 'prefill server')} and {count(servers.decode or 1, 'decode server')}"
+        flags = f" --prefill-replicas {servers.prefill} --decode-replicas {servers.decode}"
+    else:
+        every, flags = count(servers.unified or 1, "server"), f" --replicas {servers.unified}"
+    yield from (Line(text, "dim") for text in wrapped(f"All of it, {every} (-o FILE writes its plan):", WIDTH, "  "))
+    yield from (Line(text) for text in wrapped(_command(point, "rehearse") + flags, WIDTH, "    "))
+
+
+def _explained(found: Found) -> Iterator[str]:
+    """How shapes are ranked, and what the names of levers stand for."""
     from perilune.plan.memory.levers import LEVERS
 
-    words = ["perilune", "commands", "--corrected"] if point.corrected else ["perilune", "plan"]
+    yield "Ranked by GPUs, the fewest first; among equals verified ones, then tokens/s per GPU."
+    pulled = {judged.shape.point.lever for judged in found.judged}
+    named = [lever.named for lever in LEVERS if lever.id in pulled]
+    if named:
+        yield f"Levers: {', '.join(named)}."
+    for lever in LEVERS:
+        if lever.experimental:
+            yield f"Not searched, being experimental: {lever.named}; --env sets it on every shape."
+
+
+def _command(point: Point, verb: str) -> str:
+    """The flags that give the shape to a verb."""
+    from perilune.plan.memory.levers import LEVERS
+
+    words = ["perilune", verb, *(["--corrected"] if point.corrected else [])]
     for name, value in point.choice.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     load = point.load

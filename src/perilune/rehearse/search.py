@@ -2,7 +2,8 @@
 
 Every choice that the catalog allows is planned. A shape is tried with one request alone first: one that misses its
 targets then misses them with any number of servers. The others are rehearsed with more and more servers, all shapes of
-equal GPUs together, until one meets both targets; what would need more GPUs than that is not tried.
+equal GPUs together, until one meets both targets; what would need more GPUs than that is not tried. Experimental levers
+are left out.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from perilune.plan.memory.levers import Outcome
 from perilune.plan.planned import Plan, PlannedPool, plan
 from perilune.rehearse.booting import corrected, no_boot
 from perilune.rehearse.offered import OfferedLoad
+from perilune.rehearse.report.phrases import count
 from perilune.rehearse.report.text import short_time
 from perilune.rehearse.sweep.grid import NO_LEVER, Point, Servers
 from perilune.rehearse.sweep.parallel import each_done
 from perilune.rehearse.sweep.rehearsed import Result, rehearsed
 
 Percentile = Literal["p50", "p90", "p99"]
+
+BIGGER: Final = "more GPUs needed than the winner has"
+SPARE: Final = "enough admitted without the lever"
 
 MOST_GPUS: Final = 4096
 ALONE: Final = 4
@@ -112,6 +117,12 @@ class Shape:
     without: Shape | None = None  # the same without its lever
 
     @property
+    def verified(self) -> bool:
+        """Whether somebody published a run of every pool's very command."""
+        as_published = self.point.lever == NO_LEVER and not self.point.corrected
+        return as_published and all(item.pool.verification == "verified" for item in self.plan.pools)
+
+    @property
     def name(self) -> str:
         """What was chosen, in words, and the parallel widths of each pool."""
         choice = self.point.choice
@@ -131,13 +142,13 @@ class Shape:
 
     def admits(self, servers: Servers) -> int:
         """Requests that so many servers run at once; with two roles, those that decode."""
-        answering, count = self._answering(servers)
-        return (answering.ledger.admitted or 0) * count
+        answering, number = self._answering(servers)
+        return (answering.ledger.admitted or 0) * number
 
     def sizes(self, budget: int) -> Iterator[Servers]:
         """Every number of servers within a budget of GPUs."""
         if len(self.plan.pools) == 1:
-            yield from (Servers(unified=count) for count in range(1, budget // self.plan.pools[0].pool.gpus + 1))
+            yield from (Servers(unified=number) for number in range(1, budget // self.plan.pools[0].pool.gpus + 1))
             return
         sizes = {item.pool.role: item.pool.gpus for item in self.plan.pools}
         for prefill in range(1, budget // sizes["prefill"] + 1):
@@ -232,12 +243,11 @@ def search(
     for shape in able:
         if shape not in last:
             lever = shape.without is not None and (winner is None or shape.gpus(shape.one) <= winner.gpus)
-            why = "without the lever it admits enough" if lever else "it needs more GPUs than the winner"
-            last[shape] = Judged(shape, shape.one, Verdict.NOT_TRIED, why)
+            last[shape] = Judged(shape, shape.one, Verdict.NOT_TRIED, SPARE if lever else BIGGER)
     order = list(Verdict)
     rest = sorted(
         (last[shape] for shape in shapes if winner is None or shape is not winner.shape),
-        key=lambda judged: (order.index(judged.verdict), judged.miss),
+        key=lambda judged: (order.index(judged.verdict), judged.miss, *_rank(judged)),
     )
     return Found(winner, (*(() if winner is None else (winner,)), *rest), done)
 
@@ -273,7 +283,7 @@ def _with_levers(shape: Shape) -> Iterator[Shape]:
     answering = next(item for item in shape.plan.pools if item.pool.role in ("unified", "decode"))
     for effect in answering.levers:
         gains = (effect.after.admitted or 0) > (effect.before.admitted or 0)
-        if gains and effect.outcome in (Outcome.GAINS, Outcome.TRADES):
+        if gains and not effect.lever.experimental and effect.outcome in (Outcome.GAINS, Outcome.TRADES):
             yield _planned(replace(shape.point, lever=effect.lever.id), shape)
 
 
@@ -346,13 +356,21 @@ def _missed(result: Result, wanted: Wanted) -> tuple[str, float]:
     if "refused" in result:
         return str(result["refused"]), float("inf")
     if result["requests"]["rejected"]:
-        return f"{result['requests']['rejected']:,} requests are refused", float("inf")
+        return f"the engine refuses {count(result['requests']['rejected'], 'request')}", float("inf")
     over = {
-        f"{name} {short_time(found)}": found / most - 1
+        f"{name} {_above(found, most)}": found / most - 1
         for name, member, most in wanted.targets
         if (found := _value(result, member, wanted)) > most
     }
-    return " and ".join(f"{told} is {by:.0%} over" for told, by in over.items()), max(over.values(), default=0.0)
+    return " and ".join(over), max(over.values(), default=0.0)
+
+
+def _above(found: float, most: float) -> str:
+    """Both times, with as many figures as tell them apart."""
+    told, asked = short_time(found), short_time(most)
+    if told == asked:
+        told, asked = (f"{seconds * 1000:,.6g} ms" for seconds in (found, most))
+    return f"{told}, over {asked}"
 
 
 def _met(result: Result, wanted: Wanted) -> str:
@@ -371,10 +389,11 @@ def _value(result: Result, member: str, wanted: Wanted) -> float:
 
 
 def _best(meeting: Sequence[Judged]) -> Judged | None:
-    """Of shapes with equal GPUs the one with most throughput, then without a lever, then the first."""
+    """Of shapes with equal GPUs one that is verified, then the fastest, then one as published, then the first."""
+    return min(meeting, key=_rank, default=None)
 
-    def rank(judged: Judged) -> tuple[float, bool]:
-        result = judged.result or {}
-        return -float(result["tokens_per_second_per_gpu"]), judged.shape.point.lever != NO_LEVER
 
-    return min(meeting, key=rank, default=None)
+def _rank(judged: Judged) -> tuple[bool, float, bool]:
+    throughput = float((judged.result or {}).get("tokens_per_second_per_gpu", 0.0))
+    point = judged.shape.point
+    return not judged.shape.verified, -throughput, point.corrected or point.lever != NO_LEVER

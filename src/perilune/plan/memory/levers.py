@@ -19,6 +19,7 @@ from perilune.plan.server import Server
 
 SKIP_LOCK = "SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK"
 PAGE = "Kimi-K3 page of the SGLang cookbook, capacity levers"
+EXPERIMENTAL = 4
 ROUNDING = 0.01  # a share of the tokens that whole slots and pages can move either way
 
 
@@ -31,6 +32,16 @@ class Lever:
     says: str  # what the page promises
     cost: int
     apply: Callable[[Server], Server]
+
+    @property
+    def experimental(self) -> bool:
+        """Whether the page puts it under validation."""
+        return self.cost == EXPERIMENTAL
+
+    @property
+    def named(self) -> str:
+        """Its short name and what one writes for it."""
+        return f"{self.id} ({self.written})"
 
 
 def _flag(name: str, value: str) -> Callable[[Server], Server]:
@@ -77,7 +88,7 @@ LEVERS = (
         "skip-lock",
         f"{SKIP_LOCK}=1",
         "one state slot per request fewer",
-        4,
+        EXPERIMENTAL,
         lambda server: server.with_env({SKIP_LOCK: "1"}),
     ),
 )
