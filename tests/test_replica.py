@@ -151,6 +151,16 @@ def test_kv_is_promised_for_the_answers_of_running_requests(ends_by: str, queue_
     assert found.waits_s[queue_waits_for] > 300
 
 
+@pytest.mark.parametrize(("clip", "together"), [(4096, 1), (100, 2)])
+def test_no_more_is_promised_for_an_answer_than_the_estimate_is_clipped_to(clip: int, together: int) -> None:
+    """2,100 tokens each do not fit 2,500 together; 200 each (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION) do."""
+    engine = small_engine(tokens=2500, page=1, page_size=1, overlap=False, ignore_eos=False, clip=clip)
+    found = rehearse(engine, (0.0, 100, 2000), (0.0, 100, 2000))
+    assert found.admitted_max == together
+    assert found.requests.completed == 2
+    assert (found.requests.retracted > 0) == (together == 2)
+
+
 def test_retraction_sends_back_the_longest_prompt_of_the_shortest_outputs() -> None:
     # Requests that end by themselves are promised a tenth of what they may ask for, and so both are let in.
     engine = small_engine(
