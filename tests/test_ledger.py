@@ -107,7 +107,9 @@ def test_weights_that_cannot_load_are_said_to_be_too_heavy() -> None:
     plan = planned("--tp-size 8", "b200")
     assert plan.error_stage == "load"
     assert plan.error is not None
-    assert plan.error.startswith("Loading runs out of memory: weights and draft take 193.")
+    assert plan.error.startswith("Loading runs out of memory: the weights take 193.")
+    drafted = planned(f"--tp-size 8{DSPARK}", "b200")
+    assert (drafted.error or "").startswith("Loading runs out of memory: weights and draft take 19")
     assert plan.lines()[-1].value < 0
     measured = planned("--tp-size 8", "b200", measured=Measured(175.0, 0.0))
     assert (measured.error or "").startswith("RuntimeError: Not enough GPU memory for hybrid")

@@ -8,8 +8,11 @@ import re
 import pytest
 
 from perilune.facts.hardware import platform
+from perilune.plan.compose import Choice, compose
 from perilune.plan.deployment import Workload
+from perilune.plan.planned import plan
 from perilune.plan.rules import Subject, apply_edits, findings_of, subject_of
+from perilune.plan.rules.edits import remove, write
 from perilune.plan.rules.splitting import asked_requests, running
 from perilune.plan.server import Server
 
@@ -91,6 +94,28 @@ def test_flags_for_more_requests_are_none_that_another_rule_takes_back() -> None
         server = apply_edits(subject.server, finding.edits)
         after = findings_of(subject_of(server, platform("b300"), workload=Workload(8192, 1024)))
         assert {f.id for f in after} <= before, (held, finding.fix)
+
+
+def test_a_fix_of_a_prediction_says_its_band_and_does_not_stand_on_a_cliff() -> None:
+    """A pin takes what the prediction has too much from the KV pool alone: on MI350X it would take all of it."""
+    (pool,) = plan(compose(Choice(hardware="mi350x", isl=8192, osl=1024, concurrency=64))).pools
+    (finding,) = [f for f in pool.findings if f.id == "admits-less"]
+    found = pool.subject.again(finding.edits)
+    band = found.workload_range(8192, 1024)
+    assert band is not None
+    assert band.boots
+    assert band.low > 26  # what runs without the fix
+    assert f"(within the error band: {band.low} to {band.high})" in finding.fix
+    pinned = [write("--mem-fraction-static", "0.92"), *remove("--mamba-full-memory-ratio"), write(PIN, 321)]
+    cliff = pool.subject.again(pinned).workload_range(8192, 1024)
+    assert cliff is not None
+    assert not cliff.boots
+
+
+def test_a_prefill_server_need_not_hold_every_request_at_once() -> None:
+    found = plan(compose(Choice(hardware="b300", mode="pd", isl=8192, osl=1024, concurrency=64)))
+    assert found.pools[0].ledger.workload(8192, 1024).admitted < 64
+    assert [f.id for f in found.findings if f.severity in ("error", "capacity")] == []
 
 
 def drawn(draw: random.Random) -> Subject:

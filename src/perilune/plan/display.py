@@ -14,6 +14,16 @@ def shape_text(values: Mapping[str, Any]) -> str:
     return " × ".join(f"{short}{values[name]}" for short, name in WIDTHS.items() if values[name] > 1 or short == "TP")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, such as `1 request` and `1,024 requests`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def band_text(low: int, high: int, *, boots: bool = True) -> str:
+    """The two ends of a prediction; where the server may not boot at the unlucky one, that."""
+    return f"{low:,} to {high:,}" if boots else f"may not boot, at best {high:,}"
+
+
 def printable(text: str) -> str:
     """Text that a terminal shows and does not obey."""
     return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)

@@ -31,10 +31,14 @@ MOST_TOKENS = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The least and most of a prediction, from the bands of the figures it rests on."""
+    """The least and most of a prediction, from the bands of the figures it rests on.
+
+    `boots` is False where the server does not boot at the unlucky end; `low` is 0 then.
+    """
 
     low: int
     high: int
+    boots: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,24 +201,32 @@ class Ledger:
     @cached_property
     def requests_range(self) -> Range | None:
         """Requests admitted at either end of the prediction's band; None with boot-log figures or errors."""
-        return self._at_bands(lambda sizing: sizing.requests)
+        return self._at_bands(lambda inputs, sizing: sizing.requests)
+
+    def workload_range(self, isl: int, osl: int) -> Range | None:
+        """Requests of `isl` + `osl` tokens that one worker runs at once, at either end of the prediction's band."""
+        return self._at_bands(
+            lambda inputs, sizing: min(requests_of_length(inputs, sizing, isl + osl), sizing.requests)
+        )
 
     @cached_property
     def tokens_range(self) -> Range | None:
         """`max_total_num_tokens` at either end of the prediction's band."""
-        return self._at_bands(lambda sizing: sizing.tokens)
+        return self._at_bands(lambda inputs, sizing: sizing.tokens)
 
-    def _at_bands(self, read: Callable[[Sizing], int]) -> Range | None:
+    def _at_bands(self, read: Callable[[PoolInputs, Sizing], int]) -> Range | None:
         memory, inputs = self.memory, self.inputs
         if memory is None or inputs is None or memory.low is None or memory.high is None or not self.ok:
             return None
-        found = []
+        found, boots = [], True
         for before, free in (memory.low, memory.high):
+            end = replace(inputs, before_gib=before, free_gib=free)
             try:
-                found.append(read(size_pools(replace(inputs, before_gib=before, free_gib=free))))
+                found.append(read(end, size_pools(end)))
             except Rejected:
+                boots = False
                 found.append(0)
-        return Range(min(found), max(found))
+        return Range(min(found), max(found), boots)
 
     def workload(self, isl: int, osl: int) -> Workload | None:
         """What the plan does for requests of `isl` + `osl` tokens; None when it does not boot.
@@ -285,7 +297,8 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
 def _too_heavy(weights: tuple[StageWeights, ...], memory: FreeMemory) -> str:
     most = max(stage.bytes for stage in weights) / GIB
     besides = memory.before_gib - min(memory.stage_free_gib) - most
+    what = "weights and draft" if any(stage.draft for stage in weights) else "the weights"
     return (
-        f"Loading runs out of memory: weights and draft take {most:.1f} GiB of each GPU and loading itself "
+        f"Loading runs out of memory: {what} take {most:.1f} GiB of each GPU and loading itself "
         f"{besides:.1f} GiB; {memory.before_gib:.1f} GiB are free before it."
     )

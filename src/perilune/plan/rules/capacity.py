@@ -21,6 +21,8 @@ def admits_less(s: Subject) -> Iterator[Says]:
     asked = asked_requests(s)
     if found.admitted is None or inputs is None or sizing is None or not found.boots or asked is None:
         return
+    if s.role == "prefill" and (s.template or s.workload.concurrency):
+        return  # the pair is asked, and prefill holds a request only until decode has it
     length = s.workload.length
     admitted, binds = running(s.ledger, s.workload)
     usable = asked // inputs.attn_dp * inputs.attn_dp

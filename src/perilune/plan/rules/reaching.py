@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from perilune.plan.deployment import Workload
+from perilune.plan.display import band_text, counted
 from perilune.plan.memory import Demand, Ledger, NoticeKind, split_for
+from perilune.plan.memory.ledger import Range
 from perilune.plan.memory.levers import LEVERS
 from perilune.plan.rules.edits import Edit, apply_edits, begun, edits_between
 from perilune.plan.rules.splitting import (
@@ -17,6 +19,7 @@ from perilune.plan.rules.splitting import (
     best_split,
     better_split,
     has_spare,
+    ratio_edits,
     running,
     split_edits,
 )
@@ -55,7 +58,12 @@ def reach(s: Subject, asked: int, admitted: int) -> tuple[str, tuple[Edit, ...]]
     if best.runs >= asked and load is s.workload and {edit.name for edit in edits} <= SPLITTING:
         return "", edits
     rest = "" if best.runs >= asked else ", the most that flags admit on this hardware"
-    return f"{begun(edits)}: then {best.runs} requests{assumed} run at once{rest}.", edits
+    band = _band(best, load)
+    within = "" if band is None else f" (within the error band: {band_text(band.low, band.high, boots=band.boots)})"
+    return (
+        f"{begun(edits)}: then {counted(best.runs, 'request')}{assumed} {_run(best.runs)} at once{within}{rest}.",
+        edits,
+    )
 
 
 def more_requests(s: Subject) -> tuple[Edit, ...] | None:
@@ -92,6 +100,21 @@ def _levers(s: Subject) -> Iterator[Callable[[Server], Server]]:
             yield lever.apply
 
 
+def _run(number: int) -> str:
+    return "runs" if number == 1 else "run"
+
+
+def _band(reached: Reached, load: Workload) -> Range | None:
+    """Requests of the load over the whole server at both ends of the prediction, where they differ."""
+    inputs = reached.found.inputs
+    if inputs is None or load.isl is None or load.osl is None:
+        return None
+    band = reached.found.workload_range(load.isl, load.osl)
+    if band is None or band.low == band.high:
+        return None
+    return replace(band, low=band.low * inputs.attn_dp, high=band.high * inputs.attn_dp)
+
+
 def _split(s: Subject, server: Server, found: Ledger, asked: int, load: Workload) -> Reached:
     """A server with its memory split for `asked` requests, or for the most that it can run."""
     inputs = found.inputs
@@ -100,7 +123,17 @@ def _split(s: Subject, server: Server, found: Ledger, asked: int, load: Workload
     wanted = split_for(inputs, Demand(asked, load.length))
     if not wanted.admitted or not has_spare(inputs, wanted):
         wanted = best_split(inputs, load.length)
-    split = apply_edits(server, split_edits(server, found, wanted))
+    pinned = _reached(s, server, split_edits(server, found, wanted), load)
+    band = _band(pinned, load)
+    if band is None or band.boots or not wanted.ratios:
+        return pinned
+    by_ratio = _reached(s, server, ratio_edits(server, wanted), load)
+    safer = _band(by_ratio, load)
+    return by_ratio if by_ratio.runs >= min(pinned.runs, asked) and (safer is None or safer.boots) else pinned
+
+
+def _reached(s: Subject, server: Server, edits: Iterable[Edit], load: Workload) -> Reached:
+    split = apply_edits(server, edits)
     after = sized(split, s.ledger)
     return Reached(split, after, running(after, load)[0] if after.boots else 0)
 

@@ -67,3 +67,13 @@ def split_edits(server: Server, found: Ledger, split: Split) -> tuple[Edit, ...]
         edits.append(write(PIN, pin))
         edits += remove(RATIO) if server.has(RATIO) else ()
     return tuple(edits)
+
+
+def ratio_edits(server: Server, split: Split) -> tuple[Edit, ...]:
+    """The flags that split in proportion, so that memory a prediction lacks is missing from both pools alike."""
+    if not split.admitted or split.ratios is None:
+        return ()
+    edits = [write(LIMIT, split.asked)] if split.asked else []
+    edits.append(write(RATIO, split.ratios.safest))
+    edits += remove(PIN) if server.has(PIN) else ()
+    return tuple(edits)
