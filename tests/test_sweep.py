@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from perilune.cli.main import cli
 from perilune.errors import PeriluneError, UnusableInput
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.sweep import Point, Servers, points, run
-from perilune.rehearse.sweep.export import frontier_png, sweep_document, sweep_html
+from perilune.rehearse.sweep.export import _picture, frontier_png, sweep_document, sweep_html
 from perilune.rehearse.sweep.frontier import series, swept
 from perilune.rehearse.sweep.store import Store, keys_of
 from perilune.rehearse.sweep.text import sweep_lines
@@ -84,6 +85,44 @@ def test_a_point_is_the_rehearsal_of_the_same_flags() -> None:
 def test_prefill_to_decode_is_an_axis() -> None:
     flags = (*FLAGS, "--mode", "pd", "--pd", "1:1,1:2", "--concurrency", "4")
     assert [each["gpus"] for each in json.loads(stdout(*flags, "--json"))["points"]] == [16, 24]
+
+
+def test_help_and_errors_name_every_lever_as_it_is_called_and_as_it_is_written() -> None:
+    told = "".join(sweep("--help").stdout.split())
+    refusal = sweep(*GRID, "--lever", "more").exception
+    assert isinstance(refusal, UnusableInput)
+    for name, written in (
+        ("lazy", "--mamba-radix-cache-strategy extra_buffer_lazy"),
+        ("state-bf16", "--mamba-ssm-dtype bfloat16"),
+        ("kv-fp8", "--kv-cache-dtype fp8_e4m3"),
+        ("fraction-0.92", "--mem-fraction-static 0.92"),
+        ("skip-lock", "SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK=1"),
+    ):
+        assert f"{name}({written.replace(' ', '')})" in told
+        assert f"{name} ({written})" in str(refusal.fix)
+
+
+def test_a_point_that_admits_fewer_than_asked_is_marked() -> None:
+    """B300 low-latency with speculation admits 42 of these (KDA states), so 22 of 64 wait."""
+    flags = ("--hardware", "b300", "--strategy", "low-latency", "--isl", "8192", "--osl", "1024", "--requests", "64")
+    lines = stdout(*flags, "--concurrency", "1,64").splitlines()
+    one, many = (next(line for line in lines if f"N={number} " in line) for number in (1, 64))
+    assert one.split()[-2:] == ["1", "1"]
+    assert many.split()[-2:] == ["42<", "42"]
+    assert "<  The ledger admits fewer than N: the others wait, which is in their TTFT." in lines
+
+
+def test_no_label_of_the_page_leaves_its_picture() -> None:
+    text = _picture(made((0.01, 123_456.0), (0.02, 200_000.0)))
+    width = int(re.findall(r'viewBox="0 0 (\d+) ', text)[0])
+    labels = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([\d,]+)<', text)
+    assert len(labels) == 10
+    for x, y, anchor, label in labels:
+        wide = 8 * len(label)  # of 12 pixel digits
+        left = float(x) - wide * {"end": 1.0, "middle": 0.5}[anchor]
+        assert left >= 0
+        assert left + wide <= width
+        assert float(y) >= 11
 
 
 def test_levers_are_an_axis() -> None:

@@ -13,6 +13,7 @@ from perilune.cli import options, output
 from perilune.cli.choice import CHOICES, REPEATED
 from perilune.cli.rehearse_traffic import POSITIVE, RATE, described, traffic_options
 from perilune.errors import UnusableInput
+from perilune.plan.memory.levers import LEVERS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -63,7 +64,7 @@ def axis_options(function: F) -> F:
     axes: list[tuple[str, click.ParamType[Any], str]] = [(flag, text, known) for flag, known in CHOICES]
     axes += [
         ("--gpus", click.IntRange(1, 4096), "GPUs of a preset."),
-        ("--lever", text, "Capacity levers, each alone; none is without."),
+        ("--lever", text, f"Capacity levers, each alone: none, {', '.join(lever.named for lever in LEVERS)}."),
         ("--replicas", SERVERS, "Servers of a plan with one pool."),
         ("--pd", Ratio(), "Prefill and decode servers, as 1:1,1:2."),
         ("--concurrency", options.REQUESTS, "Closed loops of N requests."),

@@ -95,7 +95,8 @@ def sweep_html(found: Sequence[Swept], missing: int) -> bytes:
             "TPOT p50",
             "tokens/s per user",
             "tokens/s per GPU",
-            "admitted",
+            "at once",
+            "the ledger admits",
             "GPUs",
             "frontier",
         )
@@ -140,8 +141,9 @@ def _picture(found: Sequence[Swept]) -> str:
     for step in range(5):
         left, up = at(right * step / 4, top * step / 4)
         floor = HIGH - EDGE + 8
-        drawn.append(f'<text x="{left}" y="{floor + 18}" text-anchor="middle">{right * step / 4:,.0f}</text>')
-        drawn.append(f'<text x="{EDGE - 6}" y="{up}" text-anchor="end">{top * step / 4:,.0f}</text>')
+        anchor = "end" if step == 4 else "middle"  # the last one ends with the picture
+        drawn.append(f'<text x="{left}" y="{floor + 18}" text-anchor="{anchor}">{right * step / 4:,.0f}</text>')
+        drawn.append(f'<text x="{EDGE - 6}" y="{float(up) + 4:.1f}" text-anchor="end">{top * step / 4:,.0f}</text>')
         drawn.append(f'<path d="M{EDGE} {up}H{WIDE - 8}" stroke="currentColor" stroke-opacity="0.15"/>')
     for index, (_, each) in enumerate(curves):
         color = _color(index)
@@ -177,7 +179,8 @@ def _row(one: Swept) -> str:
         _time(result["tpot_s"]["p50"]),
         "-" if one.interactivity is None else f"{one.interactivity:,.1f}",
         "-" if one.throughput is None else f"{one.throughput:,.0f}",
-        f"{result['admitted_max']:,} of {result['admitted_cap']:,}",
+        f"{result['admitted_max']:,}{', fewer than asked' if one.short else ''}",
+        f"{result['admitted_cap']:,}",
         f"{result['gpus']:,}",
         "yes" if one.best else "",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perilune.plan.memory.levers import LEVERS
 from perilune.rehearse.sweep.grid import Point
 from perilune.rehearse.sweep.rehearsed import Result
 
@@ -25,6 +26,12 @@ class Swept:
         """Why there is no rehearsal of it."""
         why = self.result.get("refused")
         return None if why is None else str(why)
+
+    @property
+    def short(self) -> bool:
+        """Whether a closed loop asks for more at once than the ledger admits, so that requests wait."""
+        asked = self.point.load.concurrency
+        return self.refused is None and asked is not None and asked > self.result["admitted_cap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,8 @@ def _said(axis: str, value: str) -> str:
         prefill, colon, decode = value.partition(":")
         return f"{prefill} prefill + {decode} decode" if colon else f"{value} server{'s' if value != '1' else ''}"
     if axis == "lever":
-        return f"lever {value}" if value != "none" else "no lever"
+        named = {lever.id: lever.named for lever in LEVERS}
+        return f"lever {named[value]}" if value in named else "no lever"
     return value if axis in ("hardware", "mode", "strategy", "quant") else f"{axis.replace('_', ' ')} {value}"
 
 

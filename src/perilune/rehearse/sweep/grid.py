@@ -117,7 +117,7 @@ def pulled(deployment: Deployment, lever: str) -> Deployment:
         return deployment
     known = {each.id: each for each in LEVERS}
     if lever not in known:
-        names = ", ".join((NO_LEVER, *known))
+        names = ", ".join((NO_LEVER, *(each.named for each in LEVERS)))
         raise UnusableInput(f"Unknown lever {lever[:40]!r}.", where="--lever", fix=f"Known: {names}.")
     pools = tuple(replace(pool, server=known[lever].apply(pool.server)) for pool in deployment.pools)
     return replace(deployment, pools=pools)

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from perilune.plan.display import printable
+from perilune.rehearse.report.phrases import count
 from perilune.rehearse.report.summary import Line
 from perilune.rehearse.report.text import WIDTH, short_time, wrapped
 from perilune.rehearse.sweep.frontier import Series, Swept, series
 
 COLUMNS: Final = 68
 ROWS: Final = 15
-HEAD: Final = f"{'':2}{'load':>9}{'TTFT p50':>11}{'TPOT p50':>11}{'tok/s/user':>12}{'tok/s/GPU':>11}{'admitted':>14}  "
+HEAD: Final = (
+    f"{'':2}{'load':>9}{'TTFT p50':>11}{'TPOT p50':>11}{'tok/s/user':>12}{'tok/s/GPU':>11}{'at once':>10}{'admits':>9}"
+)
 
 
 def sweep_lines(found: Sequence[Swept], missing: int) -> Iterator[Line]:
@@ -27,7 +30,7 @@ def sweep_lines(found: Sequence[Swept], missing: int) -> Iterator[Line]:
             yield Line(f"   {text}", "head")
         refused = {one.refused for one in group.points if one.refused}
         if any(one.refused is None for one in group.points):
-            yield Line(HEAD.rstrip(), "dim")
+            yield Line(HEAD, "dim")
         for one in group.points:
             if one.refused is None:
                 yield Line(_row(one), "good" if one.best else "")
@@ -35,9 +38,12 @@ def sweep_lines(found: Sequence[Swept], missing: int) -> Iterator[Line]:
             for text in wrapped(f"refused: {why}", WIDTH, "   "):
                 yield Line(text, "bad")
     yield Line("")
+    if any(one.short for one in found):
+        told = "<  The ledger admits fewer than N: the others wait, which is in their TTFT."
+        yield from (Line(text, "dim") for text in wrapped(told, WIDTH))
     yield from (Line(text, "dim") for text in wrapped(_trust(found), WIDTH))
     if missing:
-        yield Line(f"Interrupted: {missing:,} points are still to do.", "bad")
+        yield Line(f"Interrupted: {count(missing, 'point')} still to do.", "bad")
 
 
 def _plot(groups: Sequence[Series]) -> Iterator[Line]:
@@ -76,12 +82,12 @@ def _row(one: Swept) -> str:
     )
     user = "-" if one.interactivity is None else f"{one.interactivity:,.1f}"
     gpu = "-" if one.throughput is None else f"{one.throughput:,.0f}"
-    admitted = f"{result['admitted_max']:,} of {result['admitted_cap']:,}"
+    once = f"{result['admitted_max']:,}{'<' if one.short else ''}"
     mark = "*" if one.best else ""
     return (
         f"{mark:2}{asked:>9}{_time(result['ttft_s']['p50']):>11}{_time(result['tpot_s']['p50']):>11}{user:>12}{gpu:>11}"
-        f"{admitted:>14}"
-    ).rstrip()
+        f"{once:>10}{result['admitted_cap']:>9,}"
+    )
 
 
 def _time(seconds: float | None) -> str:
@@ -90,7 +96,7 @@ def _time(seconds: float | None) -> str:
 
 def _sizes(group: Series) -> str:
     gpus = sorted({one.result["gpus"] for one in group.points if one.refused is None})
-    return "not served" if not gpus else f"{' or '.join(str(count) for count in gpus)} GPUs"
+    return "not served" if not gpus else f"{' or '.join(map(str, gpus))} {'GPU' if gpus == [1] else 'GPUs'}"
 
 
 def _trust(found: Sequence[Swept]) -> str:
@@ -102,5 +108,5 @@ def _trust(found: Sequence[Swept]) -> str:
     low, high = min(band[0] for band in bands), max(band[1] for band in bands)
     return printable(
         f"Predicted, not measured: step times are {' and '.join(bases)}, and a time may be {low:.2f} to {high:.2f} "
-        "times what is shown."
+        "times what is shown. The band is of medians."
     )
