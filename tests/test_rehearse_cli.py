@@ -323,6 +323,9 @@ def test_the_variant_that_boots_is_named_and_rehearsed(perilune) -> None:
     edit = "add --enable-shared-experts-attn-tp and --enable-dense-mlp-attn-tp"
     assert refused.code == 1
     assert f"--corrected takes it: {edit}." in refused.err
+    none = perilune(f"rehearse --hardware gb200 --mode unified --preset peak-capacity --gpus 8 --concurrency 2 {SHORT}")
+    assert none.code == 1
+    assert "Spread it over 16 GPUs: write --tp-size 16 --nnodes 4." in none.err
     served = perilune(f"rehearse {A3} --concurrency 2 --requests 2 {SHORT} --corrected --json")
     assert served.code == 0
     assert served.document["settings"] == {"corrected": edit}

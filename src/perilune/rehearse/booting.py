@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perilune.plan.planned import Plan, plan
+from perilune.plan.planned import Plan, PlannedPool, plan
 
 
 def no_boot(planned: Plan) -> str | None:
-    """Why a pool would not boot, and the edits of its variant that would; None when all pools boot."""
+    """Why a pool would not boot, and what would help; None when all pools boot."""
     for item in planned.pools:
         found = item.ledger
         if not found.boots:
             error = str(found.error or found.load_error or found.allocation_error).rstrip(".")
-            known = item.correction
-            remedy = "" if known is None else f" A variant boots, and --corrected takes it: {'; '.join(known.edits)}."
-            return f"The {item.pool.role} pool would not boot: {error}.{remedy}"
+            return f"The {item.pool.role} pool would not boot: {error}.{_remedy(item)}"
     return None
+
+
+def _remedy(item: PlannedPool) -> str:
+    """What would help: the variant that boots, else what the finding advises."""
+    if item.correction is not None:
+        return f" A variant boots, and --corrected takes it: {'; '.join(item.correction.edits)}."
+    advised = next((finding.fix for finding in item.findings if finding.severity == "error"), "")
+    return f" {advised}" if advised else ""
 
 
 def corrected(planned: Plan) -> tuple[Plan, Mapping[str, str]]:
