@@ -118,7 +118,7 @@ def test_no_label_of_the_page_leaves_its_picture() -> None:
     labels = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([\d,]+)<', text)
     assert len(labels) == 10
     for x, y, anchor, label in labels:
-        wide = 8 * len(label)  # of 12 pixel digits
+        wide = 7 * len(label)  # digits of 12 pixels
         left = float(x) - wide * {"end": 1.0, "middle": 0.5}[anchor]
         assert left >= 0
         assert left + wide <= width
