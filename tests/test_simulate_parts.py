@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import numpy as np
@@ -10,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perilune.rehearse.histogram import Histogram
+from perilune.rehearse.replica import chronicle
 from perilune.rehearse.replica.clock import first_after, lasts
+from perilune.rehearse.request import Request, Traffic
 from perilune.rehearse.series import BINS, FIRST_WIDTH, Timeline, series
+from perilune.rehearse.simulate import simulate
 from perilune.rehearse.ticks import SECOND
+from rehearse_servers import Times, fleet_of, small_engine
 
 VALUES = {
     "one": [7 * SECOND],
@@ -111,3 +116,23 @@ def test_gauges_are_means_over_the_bins_and_the_last_bin_ends_with_the_run() -> 
     assert found.kv_used[-1] == pytest.approx(0.25)
     assert found.slots_used[-1] == pytest.approx(3 / 8)
     assert (sum(found.prompt_tokens), sum(found.output_tokens)) == (307, 30)
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_memory_grows_with_requests_served_only_where_they_are_kept(
+    records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chronicle, "KEPT", 100)  # stretches, which a longer run would reach
+    peaks = []
+    for served in (500, 2_000):
+        requests = (Request(0.0, 100 + number % 50, 20 + number % 7) for number in range(served))
+        fleet = fleet_of([(small_engine(overlap=False), Times())])
+        tracemalloc.start()
+        try:
+            found = simulate(Traffic(requests, "many", concurrency=8), fleet, records=records)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert found.requests.completed == served
+    grown = peaks[1] / peaks[0]
+    assert grown > 1.5 if records else grown < 1.2
