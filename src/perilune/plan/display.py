@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
+
+_KIND = re.compile(r"^\w+(?:Error|Exception): ?")
+_ADVICE = re.compile(r" (?:Try: \(1\)|Please try to increase|Raise --mem-fraction-static above).*")
 
 WIDTHS: Final = {"TP": "tp_size", "PP": "pp_size", "DP": "attn_dp_size", "DCP": "dcp_size", "EP": "ep_size"}
 """Widths of resolved values, in the order they are written."""
@@ -22,6 +26,12 @@ def counted(number: int, noun: str) -> str:
 def band_text(low: int, high: int, *, boots: bool = True) -> str:
     """The two ends of a prediction; where the server may not boot at the unlucky one, that."""
     return f"{low:,} to {high:,}" if boots else f"may not boot, at best {high:,}"
+
+
+def engine_words(error: str, longest: int = 400) -> str:
+    """What the engine says is wrong, without the kind of exception and without its own advice, which may mislead."""
+    text = _KIND.sub("", " ".join(error.split()))
+    return _ADVICE.sub("", text)[:longest].removesuffix(".").strip()
 
 
 def printable(text: str) -> str:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from perilune.errors import UnusableInput
+from perilune.plan.display import engine_words
 from perilune.plan.memory.ledger import Ledger, ledger
 from perilune.plan.memory.notices import NoticeKind
+from perilune.plan.memory.pools import rest_gib
 from perilune.plan.memory.predict import Measured
 from perilune.plan.memory.split import Demand, Split, most_requests, split_for
 from perilune.plan.resolve import resolve
@@ -202,13 +204,12 @@ def _ledger(server: Server, like: Ledger, measured: Measured | None) -> Ledger:
 
 def _effect(lever: Lever, server: Server, before: Ledger, measured: Measured | None) -> Effect:
     old = _sizes(before)
-    if _already(lever, before):
+    if _already(lever, server, before):
         return Effect(lever, Outcome.ALREADY, old, old, "The plan has it.", ())
     after = _with(lever, server, before, measured)
     new = _sizes(after)
     if not after.boots:
-        why = after.error or after.allocation_error or ""
-        return Effect(lever, Outcome.REFUSED, old, new, why, ())
+        return Effect(lever, Outcome.REFUSED, old, new, _refusal(after), ())
     outcome = _outcome(old, new)
     why = _inert(lever, before) if outcome is Outcome.NOTHING else ""
     return Effect(lever, outcome, old, new, why, _changes(lever, before, after))
@@ -234,7 +235,15 @@ def _outcome(old: Sizes, new: Sizes) -> Outcome:
     return Outcome.LOSES if requests <= 0 and tokens <= 0 else Outcome.TRADES
 
 
-def _already(lever: Lever, before: Ledger) -> bool:
+def _refusal(after: Ledger) -> str:
+    """Why the engine does not boot with it: a pin that outgrows its memory is said, for the engine does not say it."""
+    i = after.inputs
+    if i is not None and i.given_slots is not None and rest_gib(i) > 0:
+        return f"The {i.given_slots:,} pinned state slots do not fit at the fraction of {i.fraction:g} in use."
+    return f"{engine_words(after.error or after.allocation_error or '')}."
+
+
+def _already(lever: Lever, server: Server, before: Ledger) -> bool:
     v = before.resolved.values
     match lever.id:
         case "lazy":
@@ -245,7 +254,9 @@ def _already(lever: Lever, before: Ledger) -> bool:
             return before.terms is not None and before.terms.kv_bytes == 1
         case "skip-lock":
             return before.resolved.env.get(SKIP_LOCK, "").lower() in ("1", "true", "yes", "y")
-    return float(lever.written.split()[-1]) <= (v["mem_fraction_static"] or 0)
+    wanted = float(lever.written.split()[-1])
+    written = float(server.value("--mem-fraction-static") or 0)  # the engine may have lowered it
+    return wanted <= max(v["mem_fraction_static"] or 0, written)
 
 
 def _inert(lever: Lever, before: Ledger) -> str:
