@@ -84,8 +84,9 @@ def _differences(a: Saved, b: Saved) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _settings(a: Saved, b: Saved) -> Iterator[tuple[str, Any, Any]]:
-    for name in ("engine", "router", "seed", "acceptance", "basis"):
+    for name in ("engine", "router", "seed", "basis"):
         yield name, getattr(a, name), getattr(b, name)
+    yield from _pairs("acceptance", a.acceptance or {}, b.acceptance or {})
     yield "error_band", list(a.error_band), list(b.error_band)
     yield "model", a.plan.model, b.plan.model
     yield from _pairs("traffic", a.traffic, b.traffic)
