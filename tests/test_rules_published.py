@@ -67,18 +67,22 @@ def test_published_recipes_raise_errors_exactly_where_the_engine_refuses() -> No
         server, found, findings = read(pool)
         pasted = findings_of(subject_of(server, platform(pool.platform), expands=True))
         errors = [f for f in (*findings, *pasted) if f.severity == "error" and f.id != "env-placeholder"]
-        volume.append(len(findings))
-        if found.resolved.accepted:
-            assert not errors, f"{name}: {errors[0].id}: {errors[0].message}"
-        else:
-            assert {f.id for f in findings if f.severity == "error"} == {errors[0].id}, name
+        volume.append(len([f for f in findings if "then still does not start" not in f.message]))
         if found.boots:
+            assert not errors, f"{name}: {errors[0].id}: {errors[0].message}"
             continue
+        if found.resolved.accepted:  # the image's own release reads variables that this one replaced by flags
+            assert {f.id for f in errors} <= {"memory-weights", "memory-fraction-low"}, f"{name}: {errors[0].message}"
+            assert not errors or "SGLANG_K3_SHARED_EXPERTS_ATTN_TP" in server.environment, name
+        else:
+            assert "does not start with this command" in errors[0].message, name
+            assert all("then still does not start" in f.message for f in findings[1:] if f.severity == "error"), name
         known = [f for f in findings if f.severity in ("error", "capacity")]
         assert known, f"{name}: {found.error}"
         assert known[0].fix, f"{name}: {known[0].message}"
         if known[0].edits:
-            assert sized(apply_edits(server, known[0].edits), found).boots, f"{name}: {known[0].fix}"
+            better = apply_edits(server, [edit for f in known if "start" in f.message for edit in f.edits])
+            assert sized(better, found).boots, f"{name}: {known[0].fix}"
     assert len(seen) > 250
     assert max(volume) <= FEW
     assert sum(volume) / len(volume) < 2
@@ -109,6 +113,58 @@ def test_the_edge_of_a_prediction_is_no_error() -> None:
     kinds = [found and found.severity for found in severities]
     changes = [kind for kind, last in zip(kinds, [None, *kinds], strict=False) if kind != last]
     assert changes == ["error", "capacity", None]
+
+
+SEVERAL = (
+    "sglang serve --model-path moonshotai/Kimi-K3 --tp 8 --dcp-size 8 --mem-fraction-static 0.97 "
+    "--max-running-requests 256 --kv-cache-dtype fp8 --reasoning-parser kimi-k3 --speculative-algorithm EAGLE "
+    "--speculative-num-steps 3 --page-size 1 --disable-radix-cache --enable-dp-attention --dp 8"
+)
+
+
+def test_every_refusal_on_the_way_is_a_finding_with_its_own_reason_and_edit() -> None:
+    """No edit is made for a reason that is not said, and no flag is left without the one that it belongs to."""
+    server = Server.parse(SEVERAL)
+    errors = [f for f in findings_of(subject_of(server, platform("b300"))) if f.severity == "error"]
+    assert [f.id for f in errors] == [
+        "flag-value", "flag-value", "spec-draft-shape", "spec-dp-lm-head", "memory-fraction-low", "state-requests-large"
+    ]  # fmt: skip
+    assert all(f.edits and f.flags[0] in {flag.name for flag in server.flags} for f in errors)
+    for number in range(1, len(errors) + 1):
+        server = apply_edits(server, errors[number - 1].edits)
+        left = [f.id for f in findings_of(subject_of(server, platform("b300"))) if f.severity == "error"]
+        assert left == [f.id for f in errors[number:]]
+    assert (server.value("--kv-cache-dtype"), server.value("--reasoning-parser")) == ("fp8_e4m3", "kimi_k3")
+    assert (server.value("--speculative-algorithm"), server.has("--speculative-num-steps")) == ("DSPARK", False)
+
+
+@pytest.mark.parametrize(
+    ("written", "flag", "meant"),
+    [
+        ("--reasoning-parser kimi-k3", "--reasoning-parser", "kimi_k3"),
+        ("--tool-call-parser KIMI_K3", "--tool-call-parser", "kimi_k3"),
+        ("--attention-backend trtllm-mla", "--attention-backend", "trtllm_mla"),
+        ("--moe-runner-backend marlni", "--moe-runner-backend", "marlin"),
+        ("--kv-cache-dtype fp8", "--kv-cache-dtype", "fp8_e4m3"),
+        ("--tool-call-parser zzz", "--tool-call-parser", None),
+    ],
+)
+def test_a_misspelled_value_becomes_the_nearest_one_that_the_flag_takes(
+    written: str, flag: str, meant: str | None
+) -> None:
+    server = Server.parse(f"{K3} {written}")
+    (finding,) = [f for f in findings_of(subject_of(server, platform("b300"))) if f.id == "flag-value"]
+    assert finding.flags == (flag,)
+    assert apply_edits(server, finding.edits).value(flag) == meant
+
+
+def test_removing_what_leads_removes_what_it_leads() -> None:
+    """An algorithm that no edit makes run goes with its steps, its tree and its draft."""
+    text = f"{K3} --speculative-algorithm STANDALONE --speculative-num-steps 3 --speculative-eagle-topk 1 --dp 2"
+    server = Server.parse(f"{text} --enable-dp-attention --speculative-num-draft-tokens 4")
+    (finding,) = [f for f in findings_of(subject_of(server, platform("b300"))) if f.severity == "error"]
+    left = [flag.name for flag in apply_edits(server, finding.edits).flags]
+    assert not [name for name in left if name.startswith("--speculative")]
 
 
 @pytest.mark.parametrize(("fraction", "way"), [("0.5", "higher"), ("0.98", "lower")])

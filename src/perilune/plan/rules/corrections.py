@@ -20,41 +20,48 @@ class Correction:
     server: Server
     edits: tuple[str, ...]
     changes: tuple[Edit, ...] = ()
-    first: Known | None = None  # the class whose remedy was the first step
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One refusal on the way to a server that boots: the command, its ledger, and what gets past it.
+
+    `known` and `edits` are None and empty where nothing known does; such a step is the last.
+    """
+
+    server: Server
+    found: Ledger
+    known: Known | None = None
+    edits: tuple[Edit, ...] = ()
 
 
 def correct(server: Server, found: Ledger) -> Correction | None:
     """The nearest server that boots, by a few known edits; None where no known edit helps."""
-    reached = _steps(server, found, MOST_EDITS)
-    return reached[0] if reached and reached[1].boots else None
-
-
-def answer(server: Server, found: Ledger) -> Correction | None:
-    """The nearest server that boots or, where none is known, one that is past this refusal at least."""
-    for most in (MOST_EDITS, 1):
-        reached = _steps(server, found, most)
-        if reached is not None and (reached[1].boots or most == 1):
-            return reached[0]
-    return None
-
-
-def _steps(server: Server, found: Ledger, most: int) -> tuple[Correction, Ledger] | None:
-    """At most `most` edits, each of which gets past the refusal before it; None when the first does not."""
-    start, edits, first = server, list[str](), None
-    while not found.boots and len(edits) < most:
+    start, said = server, list[str]()
+    while not found.boots and len(said) < MOST_EDITS:
         taken = _step(server, found)
         if taken is None:
-            break
+            return None
         known, server, found = taken
-        edits.append(known.says)
-        first = first or known
-    if not edits:
-        return None
-    return Correction(server, tuple(edits), edits_between(start, server), first), found
+        said.append(known.says)
+    return Correction(server, tuple(said), edits_between(start, server)) if said and found.boots else None
+
+
+def steps(server: Server, found: Ledger) -> list[Step]:
+    """Every refusal that stands between a command and its start, each with the edits that get past it alone."""
+    way: list[Step] = []
+    while not found.boots and len(way) < MOST_EDITS:
+        taken = _step(server, found)
+        if taken is None:
+            return [*way, Step(server, found)]
+        known, after, later = taken
+        way.append(Step(server, found, known, edits_between(server, after)))
+        server, found = after, later
+    return way
 
 
 def _step(server: Server, found: Ledger) -> tuple[Known, Server, Ledger] | None:
-    error = refusal(found)
+    error, cause = refusal(found), _cause(found)
     for known in KNOWN:
         if known.remedy is None or not known.answers(error, found):
             continue
@@ -62,6 +69,12 @@ def _step(server: Server, found: Ledger) -> tuple[Known, Server, Ledger] | None:
         if edited == server:
             continue
         after = sized(edited, found)
-        if refusal(after) != error:
+        if (refusal(after), _cause(after)) != (error, cause):
             return known, edited, after
     return None
+
+
+def _cause(found: Ledger) -> str | None:
+    """The class of a refusal: one text can have several causes."""
+    error = refusal(found)
+    return next((known.id for known in KNOWN if known.answers(error, found)), None) if error else None

@@ -12,59 +12,75 @@ from perilune.facts.history import JUDGED
 from perilune.plan.memory import Basis, Ledger, NoticeKind
 from perilune.plan.memory.pools import size_pools
 from perilune.plan.resolve.state import Rejected, Rewrite
-from perilune.plan.rules.corrections import Correction, answer
-from perilune.plan.rules.edits import Edit, in_words, remove, write
+from perilune.plan.rules.corrections import Step, steps
+from perilune.plan.rules.edits import Edit, apply_edits, in_words, remove, write
 from perilune.plan.rules.finding import Severity
-from perilune.plan.rules.refusals import Known, known_refusal
-from perilune.plan.rules.refusals.memory import RUNNER, SHARED_FLAG, SHARED_WHOLE, expands_experts
+from perilune.plan.rules.refusals import Known, known_refusal, refusal
+from perilune.plan.rules.refusals.fallback import words_of
+from perilune.plan.rules.refusals.memory import RUNNER, expands_experts
 from perilune.plan.rules.refusals.remedies import TP
-from perilune.plan.rules.releases import lacks_variable
+from perilune.plan.rules.releases import lacks_flag, lacks_variable
 from perilune.plan.rules.rule import ENGINE, Says, rule
-from perilune.plan.rules.subject import Subject
+from perilune.plan.rules.subject import Subject, sized
 
 LONGEST_ERROR = 400
 _KIND = re.compile(r"^\w+(?:Error|Exception): ?")
 _ADVICE = re.compile(r" (?:Try: \(1\)|Please try to increase|Raise --mem-fraction-static above).*")
 HONOUR = "SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"
 NODES = (1, 2, 4, 8, 16)  # that are tried for a server whose weights do not fit
+OLDER_DP = ("--enable-dp-attention", "--dp-size")  # which say --attn-dp-size together
 AFTER_SHAPE = frozenset({"groups", "load", "pools"})  # stages that say nothing of a server of unknown size
 EXPLAINED_ELSEWHERE = frozenset({"dp_size", "enable_dp_attention", "attn_dp_size"})  # said by rules of their own
 
 
 @rule("engine-refuses", "error")
 def refused(s: Subject) -> Iterator[Says]:
-    """The engine does not start with this command: its own text, why, and the nearest command that starts."""
-    found = s.ledger
-    if found.boots:
-        return
-    error = found.error or found.allocation_error or ""
-    if found.error_stage in AFTER_SHAPE and not s.shape_known:
-        return
-    better = answer(s.known, found)
-    known = known_refusal(error, found, better.first if better else None)
-    severity, certainty = _certainty(s, better)
+    """The engine does not start with this command: its own text, why, and what gets past it, one refusal at a time."""
+    for number, step in enumerate(steps(s.known, s.ledger)):
+        if step.found.error_stage in AFTER_SHAPE and not s.shape_known:
+            return
+        yield _refusal(s, step, again=number > 0)
+
+
+def _refusal(s: Subject, step: Step, *, again: bool) -> Says:
+    """One refusal; `again` where an earlier one has to be corrected first."""
+    found, error = step.found, refusal(step.found)
+    known = known_refusal(error, found, step.known)
+    severity, certainty = _certainty(s, step)
     text = _own_words(error)
-    verdict = f"{certainty}{ENGINE} does not start with this command"
-    parts = [f"{verdict}: {text}." if text else f"{verdict}."]
+    verdict = f"{ENGINE} then still does not start" if again else f"{ENGINE} does not start with this command"
+    parts = [f"{certainty}{verdict}: {text}." if text else f"{certainty}{verdict}."]
     parts += [_shortage(found)] if known and known.id == "memory-fraction-low" else []
     parts += [known.why] if known else []
     parts += found.resolved.warnings if found.error_stage == "parse" else ()
-    flags = known.flags if known else tuple(f.name for f in s.known.flags if f.name in error)
-    yield Says(
+    return Says(
         " ".join(part for part in parts if part),
-        "" if better else _advice(known, s),
-        tuple(sorted(flags, key=lambda flag: not s.wrote(flag))) or _unread(s),
-        better.changes if better else (),
+        "" if step.edits else _advice(known, s, step),
+        _looked_at(s, error, known, step.edits),
+        step.edits,
         known.id if known else "",
         severity,
         source=f"{ENGINE}, {found.error_stage or 'pools'} stage",
     )
 
 
+def _looked_at(s: Subject, error: str, known: Known | None, edits: tuple[Edit, ...]) -> tuple[str, ...]:
+    """The flags that a refusal is about, those that are written first: of its class, its text and its edits."""
+    named, changed = words_of(error), {edit.name for edit in edits}
+    flags = [flag.name for flag in s.known.flags if {flag.name, flag.spelled} & named]
+    if known and known.flags:
+        flags = [*known.flags, *(flag.name for flag in s.known.flags if flag.name in changed)]
+    if "--attn-dp-size" in flags and not s.wrote("--attn-dp-size"):
+        flags += [flag for flag in OLDER_DP if s.wrote(flag)]
+    unique = sorted(dict.fromkeys(flags), key=lambda flag: flag not in s.env and not s.wrote(flag))
+    return tuple(unique) or _unread(s) or tuple(flag.name for flag in s.known.flags if flag.name in changed)
+
+
 def _own_words(error: str) -> str:
     """What the engine says is wrong, without the kind of exception and without its own advice, which may mislead."""
     text = _KIND.sub("", " ".join(error.split()))
-    return _ADVICE.sub("", text)[:LONGEST_ERROR].removesuffix(".").strip()
+    text = _ADVICE.sub("", text).removesuffix(".").strip()
+    return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR].rpartition(' ')[0]} and so on"
 
 
 def _unread(s: Subject) -> tuple[str, ...]:
@@ -72,19 +88,20 @@ def _unread(s: Subject) -> tuple[str, ...]:
     return tuple(flag.spelled for flag in s.server.flags if flag.option is None)
 
 
-def _certainty(s: Subject, better: Correction | None) -> tuple[Severity, str]:
-    """How sure the refusal is, and the words that say so."""
-    found, engine = s.ledger, "" if s.engine == JUDGED else f"(Judged by {JUDGED}, not {s.engine}.) "
+def _certainty(s: Subject, step: Step) -> tuple[Severity, str]:
+    """How sure a refusal is, and the words that say so."""
+    found = step.found
+    engine = "" if s.engine == JUDGED else f"(Judged by {JUDGED}, not {s.engine}.) "
     if not s.shape_known and found.error_stage != "parse":
         left_out = ", ".join((*s.unknown, *(one.name for one in s.absurd)))
         return "advice", f"{engine}With {left_out} left out, "
     if found.error_stage not in ("load", "pools") or found.memory is None or found.basis is not Basis.PREDICTED:
         return "error", engine
-    if SHARED_WHOLE in s.env and better and any(edit.name == SHARED_FLAG for edit in better.changes):
-        return "capacity", f"{engine}Predicted without a boot log, for builds that no longer read {SHARED_WHOLE}: "
     if _lucky(found):
         return "capacity", f"{engine}Predicted without a boot log, and within the error of the prediction: "
-    return "error", f"{engine}Predicted without a boot log: "
+    later = any(edit.action == "set" and lacks_flag(s.engine, edit.name) for edit in step.edits)
+    # What a release without the flag does by itself is not known.
+    return "capacity" if later else "error", f"{engine}Predicted without a boot log: "
 
 
 def _lucky(found: Ledger) -> bool:
@@ -111,11 +128,11 @@ def _shortage(found: Ledger) -> str:
     )
 
 
-def _advice(known: Known | None, s: Subject) -> str:
+def _advice(known: Known | None, s: Subject, step: Step) -> str:
     """What helps where no known edit does; never the direction that makes it worse."""
     name = known.id if known else ""
     if name == "memory-weights":
-        return _more_gpus(s)
+        return _more_gpus(s, step)
     if name == "memory-fraction-low":
         return "No fraction leaves room for the pools: use more GPUs per server. A lower fraction makes it worse."
     if known is None or known.id == "engine-refuses" or not known.says:
@@ -123,14 +140,14 @@ def _advice(known: Known | None, s: Subject) -> str:
     return f"{known.says[:1].upper()}{known.says[1:]}."
 
 
-def _more_gpus(s: Subject) -> str:
+def _more_gpus(s: Subject, step: Step) -> str:
     """The least power of two of nodes with which a server starts, with the leanest kernel for its experts."""
-    stages, each = s["pp_size"], s.platform.gpus_per_node
-    lean: tuple[Edit, ...] = (write(RUNNER, "marlin"),) if expands_experts(s.ledger) and not s.wrote(RUNNER) else ()
+    found, stages, each = step.found, step.found.resolved["pp_size"], s.platform.gpus_per_node
+    lean: tuple[Edit, ...] = (write(RUNNER, "marlin"),) if expands_experts(found) and not s.wrote(RUNNER) else ()
     for nodes in NODES:
         size = nodes * each // stages
         edits = (*lean, write(TP, size), *((write("--ep-size", size),) if lean else ()), *_over(nodes))
-        if size and s.again((*remove("--dp-size"), *edits)).boots:
+        if size and sized(apply_edits(step.server, (*remove("--dp-size"), *edits)), found).boots:
             return f"Spread it over {nodes * each} GPUs: {in_words(edits)}."
     return "Use more GPUs, or a lighter checkpoint."
 

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 ATTENTION = ("--attention-backend", "--decode-attention-backend", "--prefill-attention-backend")
+LEADERS = {
+    "--speculative-algorithm": ("--speculative-", "--enable-linear-replayssm-spec"),
+    "--enable-hierarchical-cache": ("--hicache-",),
+    "--dcp-size": ("--dcp-",),
+    "--attn-dp-size": ("--enable-dp-lm-head",),
+}
+"""Flags without which others mean nothing, and how the names of those begin."""
 SPECULATION = (
     "--speculative-algorithm",
     "--speculative-draft-model-path",

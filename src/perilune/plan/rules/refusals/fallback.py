@@ -6,7 +6,7 @@ import re
 
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.refusals.known import Known, known, refusal
-from perilune.plan.rules.refusals.remedies import TP, whole_nodes
+from perilune.plan.rules.refusals.remedies import TP, leave_out, whole_nodes
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
@@ -21,7 +21,7 @@ def remove_named(server: Server, found: Ledger) -> Server:
     for flag in server.flags:
         if flag.name in KEPT or not {flag.name, flag.spelled, flag.name[2:].replace("-", "_")} & words_of(error):
             continue
-        tried = server.unset(flag.name)
+        tried = leave_out(server, flag.name)
         if refusal(sized(tried, found)) != error:
             return tried
     return server
@@ -36,7 +36,7 @@ def remove_one(server: Server, found: Ledger) -> Server:
     """The command without the one flag that keeps it from starting or, where there is none, that it is refused for."""
     error, past = refusal(found), server
     for name in list(dict.fromkeys(flag.name for flag in server.flags if flag.name not in KEPT))[-MOST_TRIED:]:
-        tried = server.unset(name)
+        tried = leave_out(server, name)
         after = sized(tried, found)
         if after.boots:
             return tried

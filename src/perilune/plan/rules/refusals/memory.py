@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from perilune.plan.memory import Ledger
 from perilune.plan.memory.pools import rest_gib
 from perilune.plan.rules.refusals.known import Known, known
-from perilune.plan.rules.refusals.remedies import unset, whole_nodes
+from perilune.plan.rules.refusals.remedies import attention_groups, unset, whole_nodes
 from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
 
-RUNNER, FRACTION = "--moe-runner-backend", "--mem-fraction-static"
+RUNNER, FRACTION, LIMIT = "--moe-runner-backend", "--mem-fraction-static", "--max-running-requests"
 HOPPER = 90
 MOST_FRACTION = 95  # hundredths of --mem-fraction-static that still leave room for graphs
 AITER_OPT = "SGLANG_AITER_K3_OPT"
@@ -53,14 +53,16 @@ def _per_request(found: Ledger) -> bool:
 
 
 def _fewer_requests(server: Server, found: Ledger) -> Server:
-    """The most requests, by halves, with which the pools fit."""
-    asked = int(found.resolved["max_running_requests"] or 1)
-    while asked > 1:
-        asked //= 2
-        tried = server.set("--max-running-requests", asked)
-        if sized(tried, found).boots:
-            return tried
-    return server
+    """The most requests, in whole ones for every attention-DP rank, with which the pools fit."""
+    each = int(found.resolved["attn_dp_size"] or 1)
+    fits, too_many = 0, int(found.resolved["max_running_requests"] or 1) // each + 1
+    while too_many - fits > 1:
+        tried = (fits + too_many) // 2
+        if sized(server.set(LIMIT, tried * each), found).boots:
+            fits = tried
+        else:
+            too_many = tried
+    return server.set(LIMIT, fits * each) if fits else server
 
 
 def _best(server: Server, found: Ledger, tries: Iterable[Server]) -> Server:
@@ -87,15 +89,21 @@ def expands_experts(found: Ledger) -> bool:
     return r.platform.sm == HOPPER and r.model.is_kimi_k3
 
 
+def _in_dp_groups(found: Ledger) -> bool:
+    """Whether the attention's weights are whole in each of several groups."""
+    return int(found.resolved["attn_dp_size"] or 1) > 1
+
+
 def _fewer_groups(server: Server, found: Ledger) -> Server:
-    """The largest attention DP, by halves, at which the pools fit."""
+    """The largest attention DP, by halves, at which the server starts, with a higher fraction if that alone is not
+    enough; else none, if the weights leave room for pools then. The server itself where that is not the cause.
+    """
     size = int(found.resolved["attn_dp_size"] or 1)
-    halves = [size >> n for n in range(1, size.bit_length())]
-    return _best(server, found, (_groups(server, n) for n in halves))
-
-
-def _groups(server: Server, size: int) -> Server:
-    return server.unset("--attn-dp-size") if size == 1 else server.set("--attn-dp-size", size)
+    smaller = [attention_groups(server, size >> n) for n in range(1, size.bit_length())]
+    higher = (raise_fraction(tried, found) for tried in smaller)
+    booting = (tried for tried in (*smaller, *higher) if sized(tried, found).boots)
+    inputs = sized(smaller[-1], found).inputs
+    return next(booting, smaller[-1] if inputs is not None and rest_gib(inputs) > 0 else server)
 
 
 def _some_unused(found: Ledger) -> bool:
@@ -183,10 +191,10 @@ MEMORY: tuple[Known, ...] = (
         "memory-fraction-low",
         NO_ROOM + r"|Please try to increase --mem-fraction-static",
         "Attention DP keeps the attention's weights whole in every group.",
-        "lower --attn-dp-size",
+        "remove attention DP, or lower it",
         _fewer_groups,
         ("--attn-dp-size", "--mem-fraction-static"),
-        lambda found: "attn_dp_size" in found.resolved.given,
+        _in_dp_groups,
     ),
     known(
         "memory-fraction-low",
@@ -231,6 +239,15 @@ MEMORY: tuple[Known, ...] = (
         _own_runner,
         (RUNNER, "--ep-size"),
         lambda found: "moe_runner_backend" in found.resolved.given or expands_experts(found),
+    ),
+    known(
+        "memory-weights",
+        r"^Loading runs out of memory",
+        "Attention DP keeps the attention's weights whole in every group.",
+        "remove attention DP, or lower it",
+        _fewer_groups,
+        ("--attn-dp-size",),
+        _in_dp_groups,
     ),
     known(
         "memory-weights",

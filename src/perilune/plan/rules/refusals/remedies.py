@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perilune.plan.memory import Ledger
+from perilune.plan.rules.families import LEADERS
 from perilune.plan.rules.subject import whole
 from perilune.plan.server import Server
 
@@ -27,6 +28,15 @@ def unset(*flags: str) -> Remedy:
         return server
 
     return edit
+
+
+def leave_out(server: Server, name: str) -> Server:
+    """The command without a flag, and without those that mean nothing beside it missing."""
+    led = LEADERS.get(name, ())
+    for flag in server.flags:
+        if flag.name == name or (led and flag.name.startswith(led)):
+            server = server.unset(flag.name)
+    return server
 
 
 def unset_env(name: str) -> Remedy:
@@ -63,3 +73,10 @@ def whole_nodes(server: Server, found: Ledger) -> Server:
     nodes, stages = whole(server.value("--nnodes")) or 1, whole(server.value("--pp-size")) or 1
     size = found.resolved.platform.gpus_per_node * nodes // stages
     return server.set(TP, size) if size else server
+
+
+def attention_groups(server: Server, size: int) -> Server:
+    """So many groups of attention DP, whichever spelling asks for more; one is none, nor what goes with several."""
+    if server.has("--enable-dp-attention"):
+        server = server.unset("--enable-dp-attention").unset("--dp-size")
+    return leave_out(server, "--attn-dp-size") if size == 1 else server.set("--attn-dp-size", size)

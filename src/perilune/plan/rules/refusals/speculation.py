@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from perilune.plan.memory import Ledger
+from perilune.plan.resolve import DEFAULT_DRAFT
 from perilune.plan.rules.families import SPECULATION
 from perilune.plan.rules.refusals.known import Known, known
 from perilune.plan.rules.refusals.remedies import unset, unset_env, write
 from perilune.plan.server import Server
+
+GROWN = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")  # algorithms whose draft grows step by step
+SHAPE = {
+    "--speculative-num-steps": "speculative_num_steps",
+    "--speculative-eagle-topk": "speculative_eagle_topk",
+    "--speculative-num-draft-tokens": "speculative_num_draft_tokens",
+}
+DEFAULT_STEPS = 3
+UNSHAPED = r"between instances of 'NoneType' and 'int'|^AssertionError:?\s*$"
 
 
 def _longer_ring(server: Server, found: Ledger) -> Server:
@@ -18,7 +28,56 @@ def _window(server: Server, _: Ledger) -> Server:
     return server.unset("--speculative-num-draft-tokens")
 
 
+def _half_shaped(found: Ledger) -> bool:
+    """Whether some of the steps, width and tokens of an EAGLE draft are given, and not what must be."""
+    r = found.resolved
+    if r["speculative_algorithm"] not in GROWN:
+        return False
+    given = [field in r.given for field in SHAPE.values()]
+    return any(given) and not (given[0] and given[1])
+
+
+def _half_shaped_without_draft(found: Ledger) -> bool:
+    r = found.resolved
+    return _half_shaped(found) and r.model.is_kimi_k3 and "speculative_draft_model_path" not in r.given
+
+
+def _whole_shape(server: Server, found: Ledger) -> Server:
+    """Steps, width and tokens together: what is given stays, a chain of the steps is the rest."""
+    steps, topk, tokens = (found.resolved[field] if field in found.resolved.given else None for field in SHAPE.values())
+    steps = steps or max((tokens or DEFAULT_STEPS + 1) - 1, 1)
+    for flag, value in zip(SHAPE, (steps, topk or 1, tokens or steps + 1), strict=True):
+        server = server.set(flag, value)
+    return server
+
+
+def _dspark(server: Server, _: Ledger) -> Server:
+    """DSPARK with its draft, whose shape is its own."""
+    for flag in SHAPE:
+        server = server.unset(flag)
+    return server.set("--speculative-algorithm", "DSPARK").set("--speculative-draft-model-path", DEFAULT_DRAFT)
+
+
 REFUSED: tuple[Known, ...] = (
+    known(
+        "spec-draft-shape",
+        UNSHAPED,
+        "Steps, width and tokens of an EAGLE draft are given together or not at all. Kimi-K3 brings no draft of its "
+        "own for it; DSPARK has one, and its shape follows from that.",
+        "write DSPARK with its draft",
+        _dspark,
+        ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens"),
+        _half_shaped_without_draft,
+    ),
+    known(
+        "spec-draft-shape",
+        UNSHAPED,
+        "Steps, width and tokens of an EAGLE draft are given together or not at all.",
+        "write --speculative-num-steps, --speculative-eagle-topk and --speculative-num-draft-tokens",
+        _whole_shape,
+        ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens"),
+        _half_shaped,
+    ),
     known(
         "spec-dp-lm-head",
         r"with dp attention requires --enable-dp-lm-head",
@@ -49,7 +108,7 @@ REFUSED: tuple[Known, ...] = (
         r"requires setting --speculative-draft-model-path",
         "The checkpoint brings no draft of its own.",
         "write --speculative-draft-model-path RadixArk/Kimi-K3-DSpark",
-        write("--speculative-draft-model-path", "RadixArk/Kimi-K3-DSpark"),
+        write("--speculative-draft-model-path", DEFAULT_DRAFT),
         ("--speculative-algorithm",),
     ),
     known(

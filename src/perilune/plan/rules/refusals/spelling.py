@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
+
 from perilune.facts.flags import closest_flag, renamed_flag, renames
 from perilune.plan.commandline.occurrences import matching
 from perilune.plan.memory import Ledger
 from perilune.plan.rules.edits import apply_edits
-from perilune.plan.rules.refusals.known import Known, known
+from perilune.plan.rules.refusals.known import Known, known, refusal
 from perilune.plan.rules.releases import renaming
+from perilune.plan.rules.subject import sized
 from perilune.plan.server import Server
+
+REFUSED_VALUE = re.compile(r"argument (?P<names>\S+): invalid choice: '(?P<value>[^']*)'")
+CLOSE, LONGEST = 0.75, 64
 
 
 def _spell(server: Server, _: Ledger) -> Server:
@@ -28,12 +35,42 @@ def _spell(server: Server, _: Ledger) -> Server:
     return server
 
 
-def _today(server: Server, _: Ledger) -> Server:
-    """Write today's value for each one that was renamed."""
+def _today(server: Server, found: Ledger) -> Server:
+    """Write today's value for the one that was renamed, of the flag that the text names."""
     for rename in renames().values:
         if rename.flag and rename.status == "gone" and server.value(rename.flag) == rename.old:
-            server = server.set(rename.flag, rename.to)
+            after = server.set(rename.flag, rename.to)
+            if refusal(sized(after, found)) != refusal(found):
+                return after
     return server
+
+
+def _nearest(server: Server, found: Ledger) -> Server:
+    """The value that was most likely meant, where what is written is close to just one that the flag takes."""
+    match = REFUSED_VALUE.search(refusal(found))
+    if match is None:
+        return server
+    for flag in server.flags:
+        if flag.option is None or not flag.option.choices or match["value"] not in flag.values:
+            continue
+        if flag.spelled in match["names"].split("/") or flag.name in match["names"].split("/"):
+            near = closest_value(match["value"], [str(choice) for choice in flag.option.choices])
+            values = [near if value == match["value"] and near else value for value in flag.values]
+            return server if near is None else server.set(flag.name, values)
+    return server
+
+
+def closest_value(written: str, choices: list[str]) -> str | None:
+    """The choice that differs in case, dashes or blanks alone, else by a slip of the pen; None where none is near."""
+    plain = {_plain(choice): choice for choice in choices}
+    if _plain(written) in plain:
+        return plain[_plain(written)]
+    near = get_close_matches(_plain(written), plain, 1, CLOSE)
+    return plain[near[0]] if near else None
+
+
+def _plain(text: str) -> str:
+    return text[:LONGEST].lower().replace("-", "_").replace(" ", "_")
 
 
 SPELLING: tuple[Known, ...] = (
@@ -50,5 +87,12 @@ SPELLING: tuple[Known, ...] = (
         "The flag does not take this value.",
         "write today's value",
         _today,
+    ),
+    known(
+        "flag-value",
+        r"invalid choice",
+        "The flag does not take this value.",
+        "write the nearest value that the flag takes",
+        _nearest,
     ),
 )

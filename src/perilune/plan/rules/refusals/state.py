@@ -7,6 +7,9 @@ from perilune.plan.rules.refusals.known import Known, known
 from perilune.plan.rules.refusals.remedies import nearest_divisor, unset, write
 from perilune.plan.server import Server
 
+STATE_CHUNK = 64  # tokens between states that prefill can keep
+ODD_PAGE = f"States are kept every {STATE_CHUNK} tokens: a page divides that or is a multiple of it."
+
 
 def _long_enough_track(server: Server, found: Ledger) -> Server:
     page, window = int(found.resolved["page_size"] or 1), int(found.resolved["speculative_num_draft_tokens"] or 1)
@@ -19,6 +22,11 @@ def _eplb_alone(found: Ledger) -> bool:
 
 def _dp_uneven(found: Ledger) -> bool:
     return bool(found.resolved["tp_size"] % max(found.resolved["attn_dp_size"], found.resolved["dp_size"], 1))
+
+
+def _odd_page(found: Ledger) -> bool:
+    page = int(found.resolved["page_size"] or 1)
+    return bool(STATE_CHUNK % page and page % STATE_CHUNK)
 
 
 STATE: tuple[Known, ...] = (
@@ -72,6 +80,23 @@ STATE: tuple[Known, ...] = (
         nearest_divisor("--attn-dp-size", "tp_size"),
         ("--attn-dp-size", "--dp-size"),
         _dp_uneven,
+    ),
+    known(
+        "state-page-size",
+        r"For SSM models, either chunk_size or page_size must be divisible",
+        ODD_PAGE,
+        "remove --page-size",
+        unset("--page-size"),
+        ("--page-size",),
+    ),
+    known(
+        "state-track-interval",
+        r"^AssertionError: $",
+        ODD_PAGE,
+        "remove --page-size",
+        unset("--page-size"),
+        ("--page-size", "--mamba-track-interval"),
+        _odd_page,
     ),
     known(
         "state-track-interval",
