@@ -88,6 +88,14 @@ def test_prefill_waits_for_room_on_decode() -> None:
     assert found.waits_s["request_limit"] > 0
 
 
+def test_who_waits_for_a_seat_does_not_wait_for_the_transfer() -> None:
+    """Two lie ready while eight run; when these end together there are seats enough, which changes no cause."""
+    settings = DecodeSettings(extra_slots=2, reserved_tokens=64)
+    fleet = pd_fleet(1, 1, settings=settings, of_decode={"requests": 8}, of_prefill={"requests": 64})
+    waits = run([Request(0.0, 64, 2000)] * 24, fleet).waits_s
+    assert waits["transfer"] < 0.01 * waits["request_limit"]
+
+
 def test_room_that_is_set_apart_is_no_running_request() -> None:
     """Six may be under way to a decode server that runs two at once."""
     fleet = pd_fleet(1, 1, settings=DecodeSettings(extra_slots=4, reserved_tokens=64), of_decode={"requests": 2})

@@ -125,6 +125,7 @@ class DecodeReplica(Replica):
             place = rank.arriving.pop(live, None)
             if place is not None:
                 place.since = now
+                place.seat = self._running_on(rank) + len(rank.landed) < self.engine.requests
                 rank.landed.append((live, place))
                 self._reconsider(rank, now)
                 return
@@ -221,7 +222,7 @@ class DecodeReplica(Replica):
         landed = rank.landed
         while landed and len(flight.done) < seats:
             live, place = landed.popleft()
-            cause = "transfer" if seats > len(landed) else engine.limit_cause
+            cause = "transfer" if place.seat else engine.limit_cause
             tally.waits[cause] = tally.waits.get(cause, 0) + now - place.since
             live.claim, live.held = place.claim, place.held
             live.start, live.done, live.where = 0, live.isl, self.index

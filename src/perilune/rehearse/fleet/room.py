@@ -57,12 +57,13 @@ def decode_settings(item: PlannedPool) -> DecodeSettings:
 class Place:
     """What is set apart for a request that does not run yet."""
 
-    __slots__ = ("claim", "held", "since")
+    __slots__ = ("claim", "held", "seat", "since")
 
     def __init__(self, claim: Claim, held: int) -> None:
         self.claim = claim
         self.held = held
         self.since = 0  # when its KV had come
+        self.seat = True  # whether it could run then
 
 
 class DecodeRank(Rank):
