@@ -221,6 +221,30 @@ def test_published_figures_stand_beside_the_prediction(perilune) -> None:
     assert any("0.5.18" in figure["engine"] for figure in pool["published"])
 
 
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ("", [("admits 68 requests", [])]),
+        ("--isl 8192 --osl 1024", [("admits 68 requests", ["with --mamba-full-memory-ratio 5.13"])]),
+        ("--preset peak-throughput", []),
+        ("--set mem-fraction-static=0.9", []),
+        ("--set tp-size=4", []),
+        ("--env SGLANG_X=1", []),
+    ],
+)
+def test_published_figures_are_of_the_measured_command_or_say_what_it_had(
+    perilune, changes: str, shown: list[tuple[str, list[str]]]
+) -> None:
+    pool = perilune(f"plan --hardware b300 {changes} --json").document["pools"][0]
+    assert [(one["says"], one["differs"]) for one in pool["published"]] == shown
+
+
+def test_what_a_recipe_says_of_itself_is_not_said_of_an_altered_one(perilune) -> None:
+    assert "- TP8 with DCP8." in perilune("plan --hardware b300").out
+    for change in ("--preset peak-throughput", "--set tp-size=4"):
+        assert "- The recipe before your changes: TP8 with DCP8." in perilune(f"plan --hardware b300 {change}").out
+
+
 def test_commands_say_what_the_engine_refuses(perilune) -> None:
     run = perilune("commands --hardware b300 --mode pd --set mamba-radix-cache-strategy=extra_buffer_lazy")
     assert run.code == 1

@@ -159,8 +159,12 @@ def test_measurements_name_recipes_and_agree_with_themselves() -> None:
         ("nvfp4", "none", 91),
         ("nvfp4", "dspark", 60),
     ]
-    assert measurements.published_for("b300/unified/balanced", "mxfp4", "none")[0].says == "admits 101 requests"
-    assert measurements.published_for("h100/unified/balanced", "mxfp4", "none") == ()
+    ((cap, added),) = measurements.published_caps("b300/unified/balanced", "mxfp4", "none")
+    assert (cap.says, cap.caps, added) == ("admits 101 requests", True, "")
+    assert (
+        measurements.published_cards("b300/unified/balanced", "nvfp4", "dspark")[0][1] == "--max-running-requests 256"
+    )
+    assert measurements.published_caps("h100/unified/balanced", "mxfp4", "none") == ()
 
 
 def test_overlay_defaults_and_knob_options_are_unique() -> None:

@@ -92,35 +92,51 @@ def measurements() -> Measurements:
     return load("measurements.yaml", Measurements)
 
 
-class Published(msgspec.Struct, frozen=True):
-    """One published figure of a recipe, as a sentence, and what to know about it."""
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """One published figure of a recipe, as a sentence, and what to know about it.
+
+    `caps` says that it is a number of requests; `differs` is what the measured command has or lacks.
+    """
 
     says: str
-    engine: str
-    date: str | None
-    caveats: tuple[str, ...]
-    sources: tuple[str, ...]
+    engine: str = ""
+    date: str | None = None
+    caveats: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    caps: bool = False
+    differs: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The figure as plain data."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "caps"}
 
 
-def published_for(cell: str, quant: str, spec: str) -> tuple[Published, ...]:
-    """What was measured on a recipe id with this quantization and speculation: the cap, then each concurrency."""
-    of = (cell, quant, spec)
-    caps = [
-        Published(f"admits {cap.requests} requests", "", None, (), cap.sources)
+def published_caps(cell: str, quant: str, spec: str) -> tuple[tuple[Published, str], ...]:
+    """Request caps seen on a recipe id with this quantization and speculation, and the flags added to the recipe."""
+    return tuple(
+        (Published(says=f"admits {cap.requests} requests", sources=cap.sources, caps=True), "")
         for cap in measurements().admission_caps
-        if (cap.cell, cap.quant, cap.spec) == of
-    ]
-    points = [
-        Published(_sentence(point), card.engine, card.date, card.caveats, card.sources)
+        if (cap.cell, cap.quant, cap.spec) == (cell, quant, spec)
+    )
+
+
+def published_cards(cell: str, quant: str, spec: str) -> tuple[tuple[Published, str], ...]:
+    """Speeds measured on a recipe id, each concurrency with the flags that were added to the recipe."""
+    return tuple(
+        (
+            Published(
+                says=_sentence(point),
+                engine=card.engine,
+                date=card.date,
+                caveats=card.caveats,
+                sources=card.sources,
+            ),
+            card.added,
+        )
         for card in measurements().cards
-        if (card.cell, card.quant, card.spec) == of
+        if (card.cell, card.quant, card.spec) == (cell, quant, spec)
         for point in card.points
-    ]
-    return (*caps, *points)
+    )
 
 
 def _sentence(point: Point) -> str:

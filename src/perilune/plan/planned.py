@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from perilune.facts.hardware import platform
-from perilune.facts.measurements import Published, published_for
+from perilune.facts.measurements import Published
 from perilune.plan.deployment import NODE_RANK, Deployment, Pool, Unknown
 from perilune.plan.memory import Ledger, Measured, ledger
 from perilune.plan.memory.levers import Effect, try_levers
+from perilune.plan.published import published_of_pool
 from perilune.plan.resolve import resolve
 from perilune.plan.resolve.state import Resolved
 from perilune.plan.rules import (
@@ -104,8 +105,8 @@ class PlannedPool:
 
     @cached_property
     def published(self) -> tuple[Published, ...]:
-        """What was measured on this very recipe, with engine version and caveats."""
-        return published_for(self.pool.recipe, self.pool.quant, self.pool.spec)
+        """What was measured of this command, or of one with other pool sizes: engine version, caveats, what differs."""
+        return published_of_pool(self.pool) if self.pool.recipe else ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from perilune.plan.display import printable
+from perilune.plan.published import flags_of
 from perilune.rehearse.report.document import LATENCIES, VERSION
-from perilune.rehearse.report.flags import flags_of
 from perilune.rehearse.report.phrases import CAUSES
 from perilune.rehearse.report.saved import Cache, Saved, SavedPool, read_saved
 from perilune.rehearse.report.summary import Line

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING
 
 from perilune.facts.measurements import AdmissionCap, Card, Point, measurements
-from perilune.plan.compose import Choice, compose
-from perilune.plan.deployment import Role
-from perilune.rehearse.acceptance import VARIABLE
-from perilune.rehearse.report.flags import flags_of
+from perilune.plan.published import SIZES, differing
 
 if TYPE_CHECKING:
     from perilune.rehearse.report.rehearsal import PoolFacts, Rehearsal
-
-SERVES: Final = ("serve", "sglang.launch_server")
-"""The last word of whatever starts the server; its flags follow."""
-
-ADDRESS: Final = frozenset({"--host", "--port"})
-
-SIZES: Final = frozenset(
-    {
-        "--mamba-full-memory-ratio",
-        "--max-mamba-cache-size",
-        "--max-running-requests",
-        "--max-total-tokens",
-        "--mem-fraction-static",
-    }
-)
-"""Flags that say how many requests are admitted, and nothing of how fast those are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +74,4 @@ def _pinned(run: Rehearsal) -> float | None:
 
 
 def _differing(pool: PoolFacts, cell: str, quant: str, spec: str, added: str = "") -> dict[str, str]:
-    """Flags and variables that the measured command has otherwise, with what it has: `with --x 3`, `without --y`."""
-    flags, env = _measured(cell, quant, spec, added)
-    mine = _own_flags(pool.command)
-    found = dict(_against(flags, mine, " "))
-    found |= _against(env, {name: value for name, value in pool.env.items() if name != VARIABLE}, "=")
-    return {name: said for name, said in found.items() if name not in ADDRESS}
-
-
-def _against(measured: Mapping[str, str], mine: Mapping[str, str], sign: str) -> Iterator[tuple[str, str]]:
-    for name in dict.fromkeys((*measured, *mine)):
-        if name not in measured:
-            yield name, f"without {name}"
-        elif measured[name] != mine.get(name):
-            yield name, f"with {name}{sign if measured[name] else ''}{measured[name]}"
-
-
-@cache
-def _measured(cell: str, quant: str, spec: str, added: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The flags and the environment that a published run had."""
-    hardware, mode, strategy = cell.split("/")
-    choice = Choice(hardware=hardware, mode=cast(Role, mode), strategy=strategy, quant=quant, spec=spec)
-    server = compose(choice).pools[0].server
-    return _own_flags(server.argv) | _own_flags(added.split()), dict(server.env)
-
-
-def _own_flags(words: Sequence[str]) -> dict[str, str]:
-    """The flags of the server alone, whatever starts it."""
-    start = max((at + 1 for at, word in enumerate(words) if word in SERVES), default=0)
-    flags = flags_of(words[start:])
-    flags.pop("", None)
-    return flags
+    return differing(pool.command, pool.env, cell=cell, quant=quant, spec=spec, added=added)
