@@ -592,6 +592,18 @@ def test_fix_of_a_pair_changes_every_node(write) -> None:  # type: ignore[no-unt
     assert (result.return_value, result.stdout.count("fp8_e4m3"), result.stdout.count("bf16")) == (0, 4, 0)
 
 
+def test_a_correction_says_every_edit_and_why(write) -> None:  # type: ignore[no-untyped-def]
+    wrong = "--kv-cache-dtype fp8 --reasoning-parser kimi-k3"
+    result = run(write(SOUND.replace("--tp-size 8", f"--tp-size 8 {wrong}")), "--platform", "b300", "--fix")
+    assert result.return_value == 0
+    assert result.stderr.splitlines() == [
+        "2 edits:",
+        "    write --kv-cache-dtype fp8_e4m3 (flag-value)",
+        "    write --reasoning-parser kimi_k3 (flag-value)",
+    ]
+    assert run(write(SOUND), "--platform", "b300", "--fix").stderr == ""
+
+
 def test_what_no_edit_corrects_is_left_and_said(write) -> None:  # type: ignore[no-untyped-def]
     content = SOUND.replace("--tp-size 8", "--tp-size 8 --dist-init-addr <node0-ip>:20000 --nnodes 2 --node-rank 0")
     result = run(write(content), "--platform", "b300", "--fix")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 
 import click
@@ -11,9 +12,11 @@ import click
 from perilune.cli import output
 from perilune.cli.check_inputs import Checked
 from perilune.cli.check_report import costs, exit_code, findings_of
-from perilune.cli.check_view import print_placed
+from perilune.cli.check_view import print_placed, wrapped
 from perilune.errors import UnusableInput
+from perilune.plan.display import counted
 from perilune.plan.rules import Finding
+from perilune.plan.rules.edits import in_words
 from perilune.plan.server import Server
 from perilune.plan.sources.changes import Unplaceable, applied
 from perilune.plan.sources.correct import corrected
@@ -26,18 +29,28 @@ from perilune.plan.sources.text import Text
 MOST_REPAIRS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was changed in an input, and why."""
+
+    name: str
+    finding: Finding
+
+
 def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, *, strict: bool) -> int:
     """Print corrected text, one input whole and several as a diff; what is left goes to standard error.
 
     With `strict` that is lost capacity as well, which is corrected by its owner.
     """
     left: list[Finding] = []
+    made: list[Change] = []
     several = len({one.text.name for group in groups for one in group}) > 1
     for group in groups:
-        better = _fixed([_repaired(one, judge) for one in group], judge, routers)
+        better = _fixed([_repaired(one, judge) for one in group], judge, routers, made)
         left += [finding for finding in findings_of(better, judge, routers) if costs(finding, strict=strict)]
         for before, after in {one.text.name: (one, new) for one, new in zip(group, better, strict=True)}.values():
             _print_diff(before, after) if several else _print_whole(after)
+    _print_made(made, several=several)
     if left:
         print_placed(left, err=True)
         what = "finding" if strict else "error"
@@ -61,10 +74,12 @@ def _repaired(one: Checked, judge: Judge) -> Checked:
     return one
 
 
-def _fixed(group: Sequence[Checked], judge: Judge, routers: Routers) -> list[Checked]:
+def _fixed(group: Sequence[Checked], judge: Judge, routers: Routers, made: list[Change]) -> list[Checked]:
     own = [router for one in group for router in one.reading.routers]
     judged = [server for one in group for server in one.servers]
-    wanted = corrected(judge, judged, routers or own)
+    found = corrected(judge, judged, routers or own)
+    wanted = found.servers
+    made += [Change(judged[one.number].text.name, one.finding) for one in found.made]
     better: dict[str, Checked] = {}
     for name, one in {one.text.name: one for one in group}.items():
         servers = [found.server for found in one.reading.servers]
@@ -99,6 +114,20 @@ def _sides(before: Sequence[Judged], after: Sequence[Judged]) -> list[Judged]:
     was = {one.number: one for one in before}
     known = (one for one in after if one.number in was)
     return [replace(one, source=was[one.number].source, side=was[one.number].side) for one in known]
+
+
+def _print_made(made: Sequence[Change], *, several: bool) -> None:
+    """How many edits there are and, for each finding, which: those that several servers share are said once."""
+    shared = Counter((note.name, note.finding.id, in_words(note.finding.edits)) for note in made)
+    if not shared:
+        return
+    edits = sum(len(note.finding.edits) for note in made)
+    click.echo(f"{counted(edits, 'edit')}:", err=True)
+    for (name, rule, words), servers in shared.items():
+        place = f"{name}: " if several else ""
+        on = f" (on {servers} servers)" if servers > 1 else ""
+        for line in wrapped(f"{place}{words} ({rule}){on}", "    "):
+            click.echo(line, err=True)
 
 
 def _print_whole(after: Checked) -> None:

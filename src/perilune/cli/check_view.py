@@ -26,9 +26,9 @@ def print_placed(findings: Sequence[Finding], *, err: bool = False) -> None:
         severity = click.style(finding.severity, fg=COLOURS[finding.severity], bold=finding.severity == "error")
         click.echo(f"{place}{severity} {finding.id}", err=err, color=colour)
         message = f"[{finding.pool}] {finding.message}" if finding.pool else finding.message
-        for line in _wrapped(message, "    "):
+        for line in wrapped(message, "    "):
             click.echo(line, err=err)
-        for line in _wrapped(f"fix: {finding.fix}", "    ") if finding.fix else ():
+        for line in wrapped(f"fix: {finding.fix}", "    ") if finding.fix else ():
             click.echo(click.style(line, dim=True), err=err, color=colour)
 
 
@@ -45,7 +45,8 @@ def summary(findings: Sequence[Finding], servers: int, files: int) -> str:
     return f"{looked}: {', '.join(parts) if parts else 'nothing to say'}."
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def wrapped(text: str, indent: str) -> list[str]:
+    """Text that a terminal shows as it stands, in lines of the common width."""
     return textwrap.wrap(
         printable(text),
         WIDTH,

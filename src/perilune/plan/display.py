@@ -31,7 +31,8 @@ def band_text(low: int, high: int, *, boots: bool = True) -> str:
 def engine_words(error: str, longest: int = 400) -> str:
     """What the engine says is wrong, without the kind of exception and without its own advice, which may mislead."""
     text = _KIND.sub("", " ".join(error.split()))
-    return _ADVICE.sub("", text)[:longest].removesuffix(".").strip()
+    text = _ADVICE.sub("", text).removesuffix(".").strip()
+    return text if len(text) <= longest else f"{text[:longest].rpartition(' ')[0].rstrip(',')} and so on"
 
 
 def printable(text: str) -> str:

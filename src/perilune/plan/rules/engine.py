@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from perilune.facts.flags import Option, option_of
 from perilune.facts.history import JUDGED
+from perilune.plan.display import engine_words
 from perilune.plan.memory import Basis, Ledger, NoticeKind
 from perilune.plan.memory.pools import size_pools
 from perilune.plan.resolve.state import Rejected, Rewrite
@@ -23,9 +23,6 @@ from perilune.plan.rules.releases import lacks_flag, lacks_variable
 from perilune.plan.rules.rule import ENGINE, Says, rule
 from perilune.plan.rules.subject import Subject, sized
 
-LONGEST_ERROR = 400
-_KIND = re.compile(r"^\w+(?:Error|Exception): ?")
-_ADVICE = re.compile(r" (?:Try: \(1\)|Please try to increase|Raise --mem-fraction-static above).*")
 HONOUR = "SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"
 NODES = (1, 2, 4, 8, 16)  # that are tried for a server whose weights do not fit
 OLDER_DP = ("--enable-dp-attention", "--dp-size")  # which say --attn-dp-size together
@@ -47,7 +44,7 @@ def _refusal(s: Subject, step: Step, *, again: bool) -> Says:
     found, error = step.found, refusal(step.found)
     known = known_refusal(error, found, step.known)
     severity, certainty = _certainty(s, step)
-    text = _own_words(error)
+    text = engine_words(error)
     verdict = f"{ENGINE} then still does not start" if again else f"{ENGINE} does not start with this command"
     parts = [f"{certainty}{verdict}: {text}." if text else f"{certainty}{verdict}."]
     parts += [_shortage(found)] if known and known.id == "memory-fraction-low" else []
@@ -74,13 +71,6 @@ def _looked_at(s: Subject, error: str, known: Known | None, edits: tuple[Edit, .
         flags += [flag for flag in OLDER_DP if s.wrote(flag)]
     unique = sorted(dict.fromkeys(flags), key=lambda flag: flag not in s.env and not s.wrote(flag))
     return tuple(unique) or _unread(s) or tuple(flag.name for flag in s.known.flags if flag.name in changed)
-
-
-def _own_words(error: str) -> str:
-    """What the engine says is wrong, without the kind of exception and without its own advice, which may mislead."""
-    text = _KIND.sub("", " ".join(error.split()))
-    text = _ADVICE.sub("", text).removesuffix(".").strip()
-    return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR].rpartition(' ')[0]} and so on"
 
 
 def _unread(s: Subject) -> tuple[str, ...]:
