@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
-LARGE = 0.3  # an error after the fit that efficiencies do not explain
 
 
 def measured_on(function: F) -> F:
@@ -61,6 +61,9 @@ def calibrate(
     rehearsals of this platform use: from --output with --profile, or from your
     configuration folder by themselves.
 
+    Exit 1 where the runs seem to be of another plan or platform: the profile is
+    then written only where --output says.
+
     \b
     perilune calibrate c1.jsonl c16.jsonl c64.jsonl \\
         --hardware b300 --mode unified --strategy balanced
@@ -75,17 +78,18 @@ def calibrate(
         refuse_unwritable([target], None, [*files, plan_file])
     results = [result for path in files for result in read_results(path)]
     found = fitted(plan(deployment_of(plan_file, given)), results, acceptance_length)
-    place = target or default_path(found.profile.platform)
-    write_profile(found.profile, place)
+    place = target or (None if found.doubt else default_path(found.profile.platform))
+    if place is not None:
+        write_profile(found.profile, place)
     if as_json:
         output.emit_json(document(found, place))
     else:
         _print(found, place, by_itself=target is None)
-    return 0
+    return int(found.doubt is not None)
 
 
-def document(found: Calibration, place: Path) -> dict[str, Any]:
-    """The calibration as plain data."""
+def document(found: Calibration, place: Path | None) -> dict[str, Any]:
+    """The calibration as plain data; `place` is where the profile was written, if it was."""
     import msgspec
 
     from perilune.rehearse.calibration.fit import median_errors
@@ -96,6 +100,7 @@ def document(found: Calibration, place: Path) -> dict[str, Any]:
         return [
             {
                 "source": one.target.name,
+                "acceptance_length": one.target.acceptance,
                 "predicted": dict(zip(names, one.predicted.known, strict=True)),
                 "measured": dict(zip(names, one.target.seen.known, strict=True)),
                 "error": dict(zip(names, one.errors, strict=True)),
@@ -104,7 +109,8 @@ def document(found: Calibration, place: Path) -> dict[str, Any]:
         ]
 
     return {
-        "profile": str(place),
+        "doubt": found.doubt,
+        "profile": None if place is None else str(place),
         "platform": found.profile.platform,
         "efficiency": msgspec.to_builtins(found.profile.efficiency),
         "error_band": [found.profile.below, found.profile.above],
@@ -114,11 +120,18 @@ def document(found: Calibration, place: Path) -> dict[str, Any]:
     }
 
 
-def _print(found: Calibration, place: Path, *, by_itself: bool) -> None:
-    from perilune.rehearse.calibration.fit import QUANTITIES, worst_error
+def _print(found: Calibration, place: Path | None, *, by_itself: bool) -> None:
+    from perilune.rehearse.calibration.fit import QUANTITIES
     from perilune.rehearse.timing.basis import BOUNDS, efficient
 
     console = output.console()
+    if found.doubt:
+        output.paragraph(
+            f"{found.doubt}. Something else may differ: another plan or platform than the one that ran, a cache that "
+            "was not flushed, a busy machine.",
+            style="bold red",
+        )
+        console.print()
     shipped = efficient(found.profile.platform).efficiency
     rows = [(name, f"{getattr(shipped, name):g}", f"{getattr(found.profile.efficiency, name):g}") for name in BOUNDS]
     console.print(output.table(("efficiency", "shipped", "calibrated"), rows, right=(1, 2)))
@@ -128,14 +141,18 @@ def _print(found: Calibration, place: Path, *, by_itself: bool) -> None:
         for before, after in zip(found.before, found.after, strict=True)
     ]
     console.print(output.table(("run, error of the prediction", *QUANTITIES), table, right=(1, 2, 3)))
-    how = "Rehearsals of this platform use it by themselves." if by_itself else f"Use it with --profile {place}."
     console.print()
-    if worst_error(found.after) > LARGE:
+    yielded = sorted({one.target.acceptance for one in found.after if one.target.acceptance is not None})
+    if yielded:
+        between = " to ".join(f"{length:g}" for length in dict.fromkeys((yielded[0], yielded[-1])))
         output.paragraph(
-            "Errors this large say that something else differs: another plan than the one that ran, a cache that was "
-            "not flushed, a busy machine.",
-            style="bold red",
+            f"The runs yielded {between} tokens a speculative step. A profile holds step times alone: rehearse with "
+            f"--acceptance-length {median(yielded):g}."
         )
+    if place is None:
+        output.paragraph("No profile was written. To keep this one all the same, give -o FILE.")
+        return
+    how = "Rehearsals of this platform use it by themselves." if by_itself else f"Use it with --profile {place}."
     output.paragraph(f"Wrote {place}. {how}")
 
 

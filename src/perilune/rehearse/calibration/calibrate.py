@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perilune.errors import UnusableInput
+from perilune.facts.hardware import platform
 from perilune.plan.planned import Plan
 from perilune.rehearse.acceptance import VARIABLE
 from perilune.rehearse.calibration.closed_loop import simulate
-from perilune.rehearse.calibration.fit import Residual, Seen, Target, fit, residuals, rounded
+from perilune.rehearse.calibration.fit import Residual, Seen, Target, fit, residuals, rounded, worst_error
 from perilune.rehearse.calibration.results import Result
 from perilune.rehearse.timing.basis import BOUNDS, efficient
 from perilune.rehearse.timing.profile import VERSION, Profile
@@ -20,7 +21,9 @@ MOST_REQUESTS = 5_000  # but two waves
 WIDEST = 0.9, 1.1  # a band is never tighter
 FEW = 3  # runs that a band cannot be read off
 FEW_BAND = 0.8, 1.25
-MOST_OFF = 4.0  # a factor between prediction and measurement that no efficiency explains
+LARGE = 0.3  # an error after the fit that efficiencies do not explain
+FAR = 1.5  # a factor between a run and what published runs of its platform let expect
+MOST_OFF = 2.0  # a factor between prediction and measurement that no efficiency explains
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,16 @@ class Calibration:
     profile: Profile
     before: tuple[Residual, ...]
     after: tuple[Residual, ...]
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the runs may be of something else than the plan; None where nothing says so."""
+        if worst_error(self.after) > LARGE:
+            return f"After the fit a run is still more than {LARGE:.0%} off"
+        off = max(_off(one) for one in self.before)
+        if off > FAR and efficient(self.profile.platform).basis == "fitted":
+            return f"A run is {off:.2g} times off what published runs of {platform(self.profile.platform).label} let expect"
+        return None
 
 
 def calibrate(plan: Plan, results: Sequence[Result], acceptance: float | None = None) -> Calibration:
@@ -45,9 +58,9 @@ def calibrate(plan: Plan, results: Sequence[Result], acceptance: float | None = 
             where="calibrate",
             fix="Calibrate each platform with results of its own.",
         )
-    platform = platforms.pop()
+    name = platforms.pop()
     targets = [_target(plan, result, acceptance) for result in results]
-    start = efficient(platform).efficiency
+    start = efficient(name).efficiency
     before = residuals(targets, start, simulate)
     for one in before:
         if all(error is None for error in one.errors):
@@ -69,7 +82,7 @@ def calibrate(plan: Plan, results: Sequence[Result], acceptance: float | None = 
     below, above = _band(after)
     profile = Profile(
         perilune_profile=VERSION,
-        platform=platform,
+        platform=name,
         efficiency=found,
         below=below,
         above=above,

@@ -8,7 +8,7 @@ from typing import Any
 from perilune.errors import UnusableInput
 from perilune.rehearse.calibration.results.result import Entry, Result, loop
 
-MARKS = ("time_to_first_token", "input_config")
+MARKS = ("request_count", "input_config")
 TOOL = "aiperf"
 UNITS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
@@ -21,6 +21,7 @@ def result(entry: Entry) -> Result:
     if entry.values.get("is_complete") is False or entry.values.get("was_cancelled") is True:
         raise UnusableInput("The run did not complete.", where=entry.where)
     concurrency, rate = loop(entry, *_load(entry))
+    tokens = round(entry.inner("output_sequence_length").number("avg"))
     return Result(
         source=entry.where,
         tool=TOOL,
@@ -28,10 +29,10 @@ def result(entry: Entry) -> Result:
         rate=rate,
         requests=round(entry.inner("request_count").number("avg")),
         isl=round(entry.inner("input_sequence_length").number("avg")),
-        osl=round(entry.inner("output_sequence_length").number("avg")),
+        osl=tokens,
         range_ratio=1.0,
         ttft_s=_median_s(entry, "time_to_first_token"),
-        tpot_s=_median_s(entry, "inter_token_latency"),
+        tpot_s=_median_s(entry, "inter_token_latency") if tokens > 1 else None,
         tokens_per_s=_throughput(entry),
     )
 
@@ -62,25 +63,18 @@ def _load(entry: Entry) -> tuple[float | None, float | None]:
     )
 
 
-def _median_s(entry: Entry, name: str) -> float | None:
-    if entry.values.get(name) is None:
-        return None
+def _median_s(entry: Entry, name: str) -> float:
     metric = entry.inner(name)
     unit = metric.text("unit")
     if unit not in UNITS:
         raise UnusableInput(f"{name} is in {unit[:20]!r}, which is no unit of time.", where=metric.where)
-    found = metric.maybe("p50")
-    return None if found is None else found * UNITS[unit]
+    return metric.number("p50") * UNITS[unit]
 
 
-def _throughput(entry: Entry) -> float | None:
+def _throughput(entry: Entry) -> float:
     """Input and output tokens per second: aiperf's own sum, else the output's and the input's in proportion."""
     if entry.values.get("total_token_throughput") is not None:
-        return entry.inner("total_token_throughput").maybe("avg")
-    if entry.values.get("output_token_throughput") is None:
-        return None
-    got = entry.inner("output_token_throughput").maybe("avg")
-    if got is None:
-        return None
+        return entry.inner("total_token_throughput").number("avg")
+    got = entry.inner("output_token_throughput").number("avg")
     isl = entry.inner("input_sequence_length").number("avg")
     return got * (1 + isl / entry.inner("output_sequence_length").number("avg"))

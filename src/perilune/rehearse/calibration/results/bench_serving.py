@@ -7,7 +7,7 @@ import math
 from perilune.errors import UnusableInput
 from perilune.rehearse.calibration.results.result import Entry, Result, loop
 
-MARK = "median_ttft_ms"
+MARKS = ("completed", "median_ttft_ms")
 TOOL = "sglang.bench_serving"
 
 
@@ -22,7 +22,7 @@ def result(entry: Entry) -> Result:
     drawn = entry.text("dataset_name").startswith("random")
     isl = entry.number("random_input_len" if drawn else "total_input_tokens")
     osl = entry.number("random_output_len" if drawn else "total_output_tokens")
-    ttft, tpot = entry.maybe("median_ttft_ms"), entry.maybe("median_tpot_ms")
+    tokens = round(osl if drawn else osl / completed)
     return Result(
         source=entry.where,
         tool=TOOL,
@@ -30,10 +30,10 @@ def result(entry: Entry) -> Result:
         rate=rate,
         requests=completed,
         isl=round(isl if drawn else isl / completed),
-        osl=round(osl if drawn else osl / completed),
+        osl=tokens,
         range_ratio=_range_ratio(entry) if drawn else 1.0,
-        ttft_s=None if ttft is None else ttft / 1000,
-        tpot_s=None if tpot is None else tpot / 1000,
+        ttft_s=entry.number("median_ttft_ms") / 1000,
+        tpot_s=entry.number("median_tpot_ms") / 1000 if tokens > 1 else None,
         tokens_per_s=_throughput(entry),
         accepted=entry.maybe("accept_length"),
     )
@@ -58,9 +58,8 @@ def _rate(entry: Entry) -> float | None:
     return entry.maybe("request_rate")
 
 
-def _throughput(entry: Entry) -> float | None:
+def _throughput(entry: Entry) -> float:
+    if entry.values.get("input_throughput") is None:
+        return entry.number("total_throughput")
     whole = entry.maybe("total_throughput")
-    if whole is not None:
-        return whole
-    put, got = entry.maybe("input_throughput"), entry.maybe("output_throughput")
-    return None if put is None or got is None else put + got
+    return entry.number("input_throughput") + entry.number("output_throughput") if whole is None else whole

@@ -28,21 +28,21 @@ def _result(entry: Entry) -> Result:
     metrics = entry.inner("metrics")
     concurrency, rate = loop(entry, *_load(entry.inner("config", "strategy")))
 
-    def of(name: str, what: str) -> float | None:
-        return None if metrics.values.get(name) is None else metrics.inner(name, "successful").maybe(what)
+    def of(name: str, what: str) -> float:
+        return metrics.inner(name, "successful").number(what)
 
-    ttft, tpot = of("time_to_first_token_ms", "median"), of("inter_token_latency_ms", "median")
+    tokens = round(of("output_token_count", "mean"))
     return Result(
         source=entry.where,
         tool=TOOL,
         concurrency=concurrency,
         rate=rate,
         requests=metrics.inner("request_totals").count("successful"),
-        isl=round(metrics.inner("prompt_token_count", "successful").number("mean")),
-        osl=round(metrics.inner("output_token_count", "successful").number("mean")),
+        isl=round(of("prompt_token_count", "mean")),
+        osl=tokens,
         range_ratio=1.0,
-        ttft_s=None if ttft is None else ttft / 1000,
-        tpot_s=None if tpot is None else tpot / 1000,
+        ttft_s=of("time_to_first_token_ms", "median") / 1000,
+        tpot_s=of("inter_token_latency_ms", "median") / 1000 if tokens > 1 else None,
         tokens_per_s=of("tokens_per_second", "mean"),
     )
 

@@ -40,7 +40,7 @@ def _checked(result: Result) -> Result:
 def _runs(entry: Entry) -> Iterator[Result]:
     if guidellm.MARK in entry.values:
         yield from guidellm.results(entry)
-    elif bench_serving.MARK in entry.values:
+    elif any(mark in entry.values for mark in bench_serving.MARKS):
         yield bench_serving.result(entry)
     elif all(mark in entry.values for mark in aiperf.MARKS):
         yield aiperf.result(entry)
