@@ -41,7 +41,8 @@ class Calibration:
             return f"After the fit a run is still more than {LARGE:.0%} off"
         off = max(_off(one) for one in self.before)
         if off > FAR and efficient(self.profile.platform).basis == "fitted":
-            return f"A run is {off:.2g} times off what published runs of {platform(self.profile.platform).label} let expect"
+            label = platform(self.profile.platform).label
+            return f"A run is {off:.2g} times off what published runs of {label} let expect"
         return None
 
 
