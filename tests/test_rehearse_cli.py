@@ -23,6 +23,7 @@ B300 = "--hardware b300 --mode unified --strategy balanced"
 PLAIN = f"{B300} --spec none"
 SHORT = "--isl 1024 --osl 64"
 TRACES = Path(__file__).parent / "data" / "traces"
+POOLED = "--set --mm-feature-transport=cuda_ipc"
 MOONCAKE = TRACES / "mooncake_conversation.jsonl"
 AZURE = TRACES / "azure_2023_conv.csv"
 
@@ -412,6 +413,12 @@ UNUSABLE = {
     "images in sessions": (f"{PLAIN} --rate 4 {SHORT} --turns 2 --images 2", "--images"),
     "endless sessions": (f"{PLAIN} --rate 4 {SHORT} --turns 9999", "fewer turns"),
     "size of no image": (f"{PLAIN} --rate 4 {SHORT} --image-size 9x9", "--images"),
+    "no ratio": (f"{PLAIN} --rate 4 {SHORT} --env SGLANG_INIT_NEW_TOKEN_RATIO=nan", "is no number from 0"),
+    "half a step": (f"{PLAIN} --rate 4 {SHORT} --env SGLANG_RETRACT_DECODE_STEPS=1.5", "is no whole number from 0"),
+    "no pool": (
+        f"{PLAIN} {POOLED} --rate 4 {SHORT} --images 1 --env SGLANG_MM_FEATURE_CACHE_MB=-1",
+        "leave the variable",
+    ),
     "states of any length in long pages": (
         f"{PLAIN} --rate 4 {SHORT} --set --disable-overlap-schedule",
         "Give --mamba-radix-cache-strategy extra_buffer.",

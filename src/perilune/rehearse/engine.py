@@ -13,6 +13,7 @@ from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.mamba import KERNEL_CHUNK
 from perilune.plan.resolve.state import TRUE_WORDS
 from perilune.rehearse.acceptance import Mix
+from perilune.rehearse.environment import real, whole
 from perilune.rehearse.radix import RadixCache
 from perilune.rehearse.ticks import TOKEN
 
@@ -121,9 +122,9 @@ def engine_of(
     chunk = v["chunked_prefill_size"]
     dcp = max(v["dcp_size"], 1)
     snapshots = sizing.slots is not None and not v["disable_radix_cache"]
-    start = min(float(env.get("SGLANG_INIT_NEW_TOKEN_RATIO", INIT_NEW_TOKEN_RATIO)) * v["schedule_conservativeness"], 1)
-    factor = float(env.get("SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR", MIN_NEW_TOKEN_RATIO_FACTOR))
-    steps = int(env.get("SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS", NEW_TOKEN_RATIO_DECAY_STEPS))
+    start = min(real(env, "SGLANG_INIT_NEW_TOKEN_RATIO", INIT_NEW_TOKEN_RATIO) * v["schedule_conservativeness"], 1)
+    factor = real(env, "SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR", MIN_NEW_TOKEN_RATIO_FACTOR)
+    steps = whole(env, "SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS", NEW_TOKEN_RATIO_DECAY_STEPS)
     ratio, least = round(start * SHARE), round(min(start * factor, 1) * SHARE)
     draft = max(v["speculative_num_steps"] or 0, v["speculative_num_draft_tokens"] or 0)
     return Engine(
@@ -159,8 +160,8 @@ def engine_of(
         ratio=SHARE if ignore_eos else ratio,
         ratio_min=SHARE if ignore_eos else least,
         ratio_decay=0 if ignore_eos else (ratio - least) // max(steps, 1),
-        clip=int(env.get("SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION", CLIP_MAX_NEW_TOKENS)),
-        retract_steps=int(env.get("SGLANG_RETRACT_DECODE_STEPS", RETRACT_DECODE_STEPS)),
+        clip=whole(env, "SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION", CLIP_MAX_NEW_TOKENS),
+        retract_steps=whole(env, "SGLANG_RETRACT_DECODE_STEPS", RETRACT_DECODE_STEPS),
         late=_late(item),
     )
 

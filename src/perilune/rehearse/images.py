@@ -9,6 +9,7 @@ from perilune.errors import UnusableInput
 from perilune.facts.timing import machines
 from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.state import TRUE_WORDS
+from perilune.rehearse.environment import whole
 from perilune.rehearse.live import Live
 from perilune.rehearse.ticks import ticks
 from perilune.rehearse.vision import Encode, FeaturePool, GraphSettings, Tower, pixel_bytes, touched
@@ -46,7 +47,7 @@ def image_settings(item: PlannedPool) -> ImageSettings | None:
     return ImageSettings(
         tower_ranks=max(v["tp_size"] // v["attn_dp_size"] // v["attn_cp_size"], 1),
         graphs=graph_settings(item),
-        pool_bytes=int(env.get("SGLANG_MM_FEATURE_CACHE_MB", POOL_MIB)) * MIB if pooled else None,
+        pool_bytes=whole(env, "SGLANG_MM_FEATURE_CACHE_MB", POOL_MIB) * MIB if pooled else None,
         host_bytes_per_s=machines()[item.resolved.platform.id].host.value,
     )
 
@@ -58,9 +59,9 @@ def graph_settings(item: PlannedPool) -> GraphSettings | None:
         return None
     prefix, known = "SGLANG_KIMI_K3_VIT_CUDA_GRAPH_", GraphSettings()
     return GraphSettings(
-        capacity=int(env.get(f"{prefix}CACHE_CAPACITY", known.capacity)),
-        min_hits=int(env.get(f"{prefix}MIN_HITS", known.min_hits)),
-        max_patches=int(env.get(f"{prefix}MAX_SEQLEN", known.max_patches)),
+        capacity=whole(env, f"{prefix}CACHE_CAPACITY", known.capacity),
+        min_hits=whole(env, f"{prefix}MIN_HITS", known.min_hits),
+        max_patches=whole(env, f"{prefix}MAX_SEQLEN", known.max_patches),
     )
 
 
