@@ -604,6 +604,41 @@ def test_a_correction_says_every_edit_and_why(write) -> None:  # type: ignore[no
     assert run(write(SOUND), "--platform", "b300", "--fix").stderr == ""
 
 
+def test_what_the_nodes_of_a_server_share_is_said_once(write) -> None:  # type: ignore[no-untyped-def]
+    """Node 1 alone sets a variable that nothing reads; both have an old one."""
+    node = SOUND.replace("--tp-size 8", f"--tp-size 16 --nnodes 2 --dist-init-addr {MEETING} --node-rank 0")
+    old = "SGLANG_DSPARK_FOLDED_SAMPLING=1 "
+    name = write(old + node + old + "SGLANG_NO_SUCH_THING=1 " + node.replace("--node-rank 0", "--node-rank 1"))
+    found = findings(name, "--platform", "b300")
+    renamed = [one for one in found if one["id"] == "env-renamed"]
+    assert [one["where"]["line"] for one in renamed] == [1]
+    assert renamed[0]["message"].endswith("The same on 2 nodes.")
+    (own,) = [one for one in found if one["id"] == "env-unknown"]
+    assert "nodes" not in own["message"]
+    two = findings(write((old + SOUND) * 2), "--platform", "b300")
+    assert len([one for one in two if one["id"] == "env-renamed"]) == 2  # servers of their own
+
+
+MEETING = "10.0.0.1:20000"
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: GPU}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-GPU}
+  containers:
+    - command: [sglang, serve, --model-path, moonshotai/Kimi-K3, --trust-remote-code, --tp-size, "8"]
+"""
+
+
+def test_a_platform_that_a_file_contradicts_is_an_error(write) -> None:  # type: ignore[no-untyped-def]
+    h200, b300 = POD.replace("GPU", "H200"), POD.replace("GPU", "B300")
+    (loud,) = [one for one in findings(write(h200, "a.yaml"), "--platform", "b300") if one["id"] == "platform-differs"]
+    assert (loud["severity"], "H200" in loud["message"], "--platform h200" in loud["fix"]) == ("error", True, True)
+    assert not errors(findings(write(b300, "b.yaml"), "--platform", "b300"))
+    both = run(write(f"{h200}---\n{b300}", "c.yaml"), "--json")
+    assert [one["platform"] for one in json.loads(both.stdout)["servers"]] == ["h200", "b300"]
+
+
 def test_what_no_edit_corrects_is_left_and_said(write) -> None:  # type: ignore[no-untyped-def]
     content = SOUND.replace("--tp-size 8", "--tp-size 8 --dist-init-addr <node0-ip>:20000 --nnodes 2 --node-rank 0")
     result = run(write(content), "--platform", "b300", "--fix")

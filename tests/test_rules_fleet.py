@@ -41,5 +41,5 @@ def test_the_odd_node_is_made_like_node_0(tmp_path: Path, second: str, right: st
     fixed = CliRunner().invoke(check, [*command, "--fix"], standalone_mode=False)
     assert fixed.return_value == 0, fixed.output
     assert fixed.stdout == script(f"{MEET} --node-rank 0", right)
-    path.write_text(fixed.output)
+    path.write_text(fixed.stdout)
     assert CliRunner().invoke(check, command, standalone_mode=False).return_value == 0

@@ -38,7 +38,7 @@ def read_documents(text: Text, beside: Beside | None = None) -> Reading:
     others: list[Node] = []
     around.configs = {name: words for root in roots for name, words in config.in_config_map(text, root, around)}
     for root in roots:
-        kind = _kind(root)
+        kind, before = _kind(root), len(around.found)
         if kind == "compose file":
             compose_file.read(text, root, around)
         elif kind == "srt-slurm recipe":
@@ -49,6 +49,8 @@ def read_documents(text: Text, beside: Beside | None = None) -> Reading:
             name = scalar(get(root, "metadata", "name")) or ""
             way = _apart(root, kind, name, fleets)
             pods.read(text, root, replace(around.of(kind, name), way=way))
+        own = platform_in(*_labels(root))
+        around.found[before:] = [replace(one, platform=one.platform or own) for one in around.found[before:]]
         kinds += [kind] if kind else []
         others += [] if kind in _WHOLE else [root]
     before = len(around.found) + len(around.notes)

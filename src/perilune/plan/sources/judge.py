@@ -21,6 +21,7 @@ from perilune.plan.rules import (
     subject_of,
 )
 from perilune.plan.server import Server
+from perilune.plan.sources.folding import folded, nodes_of
 from perilune.plan.sources.found import Found, Note, Reading
 from perilune.plan.sources.partial import published_variables, standing_alone, whatever_is_set
 from perilune.plan.sources.text import Text
@@ -47,7 +48,8 @@ class Judged:
 
     `number` is its place in the reading, `source` that of the input among those that belong together, and `side`
     the part it plays in a pair that was asked for, whatever its own command says. `published` is the verdict on the
-    same command with the variables of the platform's recipes, where nobody knows all of its own.
+    same command with the variables of the platform's recipes, where nobody knows all of its own. `declared` is the
+    platform that the input names, whichever was asked about.
     """
 
     text: Text
@@ -57,6 +59,7 @@ class Judged:
     source: int = 0
     side: Side = ""
     published: Verdict | None = None
+    declared: str | None = None
 
     @property
     def subject(self) -> Subject:
@@ -88,7 +91,8 @@ class Judge:
         """Every server of a file, resolved; what is wrong with one that cannot be goes to `problems`."""
         servers: list[Judged] = []
         for number, found in enumerate(reading.servers):
-            name = self.platform or found.platform or reading.platform
+            declared = found.platform or reading.platform
+            name = self.platform or declared
             if name is None:
                 raise UnusableInput(
                     "It does not say which accelerator it is for.",
@@ -97,15 +101,16 @@ class Judge:
                 )
             try:
                 verdict = self.verdict(text, found, name)
-                servers.append(Judged(text, found, verdict, number, published=self._published(text, found, name)))
+                published = self._published(text, found, name)
+                servers.append(Judged(text, found, verdict, number, published=published, declared=declared))
             except UnusableInput as problem:
                 problems.append(problem)
         return servers
 
     def findings(self, servers: Sequence[Judged], routers: Routers = ()) -> list[Finding]:
         """Everything to say of inputs that belong together, each finding placed and said once."""
-        found = [finding for one in servers for finding in _own(one, several=len(servers) > 1)]
         together = Together(servers)
+        found = folded([list(_own(one, several=len(servers) > 1)) for one in servers], nodes_of(servers, together))
         for p, d in together.pairs:
             for finding in pair_of(servers[p], servers[d], routers):
                 found.append(placed(finding, servers[d] if finding.pool == "decode" else servers[p]))
@@ -164,8 +169,23 @@ def pair_of(prefill: Judged, decode: Judged, routers: Routers) -> Iterator[Findi
 
 
 def _own(one: Judged, *, several: bool) -> Iterator[Finding]:
-    for finding in one.findings:
+    for finding in (*_elsewhere(one), *one.findings):
         yield placed(finding.on(one.found.name or _role(one)) if several else finding, one)
+
+
+def _elsewhere(one: Judged) -> Iterator[Finding]:
+    """The platform that was asked about is not the one that the input names."""
+    asked, declared = one.subject.platform, one.declared
+    if declared is None or declared == asked.id:
+        return
+    named = platform(declared).label
+    yield Finding(
+        "platform-differs",
+        "advice" if one.found.kind.endswith("Dockerfile") else "error",  # an image may run elsewhere
+        f"It is written for {named}, and everything here is judged for {asked.label}, as --platform says.",
+        f"Leave --platform out, or give --platform {declared}.",
+        source="the file's labels, images and options",
+    )
 
 
 def _role(one: Judged) -> str:
