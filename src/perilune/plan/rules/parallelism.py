@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.edits import Edit, edits_between, remove, write
 from perilune.plan.rules.ranks import ranks_here
+from perilune.plan.rules.refusals.remedies import attention_groups
 from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.subject import Subject, whole
 
@@ -65,13 +66,13 @@ def attention_tp1(s: Subject) -> Iterator[Says]:
     if not s.accepted or not s.is_k3 or s["attn_dp_size"] < 2 or s["attn_dp_size"] != s["tp_size"]:
         return
     size = s["attn_dp_size"]
-    smaller = ((write("--attn-dp-size", size >> n),) for n in range(1, size.bit_length() - 1))
+    smaller = (edits_between(s.known, attention_groups(s.known, size >> n)) for n in range(1, size.bit_length() - 1))
     edits = next((edits for edits in smaller if s.again(edits).boots), ())
     yield Says(
         f"With attention DP {size} every GPU keeps whole states and the whole MLA KV of its requests; "
         "the page uses this shape on 288 GB GPUs with the radix cache off only.",
         "" if edits else "Write a smaller --attn-dp-size.",
-        ("--attn-dp-size",),
+        (s.first("--attn-dp-size", "--enable-dp-attention"),),
         edits,
     )
 

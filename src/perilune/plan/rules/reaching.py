@@ -11,6 +11,7 @@ from perilune.plan.memory import Demand, Ledger, NoticeKind, split_for
 from perilune.plan.memory.ledger import Range
 from perilune.plan.memory.levers import LEVERS
 from perilune.plan.rules.edits import Edit, apply_edits, begun, edits_between
+from perilune.plan.rules.refusals.remedies import attention_groups
 from perilune.plan.rules.splitting import (
     LIMIT,
     PIN,
@@ -51,6 +52,8 @@ def reach(s: Subject, asked: int, admitted: int) -> tuple[str, tuple[Edit, ...]]
     """
     load = s.workload if s.workload.length else ASSUMED
     best = _best(s, asked, load)
+    if best.runs <= admitted:
+        best = _fewer_groups(s, asked, load)
     assumed = "" if load is s.workload else f" ({load.length:,} tokens are taken for each)"
     if best.runs <= admitted:
         return f"No flags admit more requests{assumed} on this hardware: use more GPUs per server.", ()
@@ -87,6 +90,22 @@ def _best(s: Subject, asked: int, load: Workload) -> Reached:
         tried = _split(s, pulled, sized(pulled, s.ledger), asked, load)
         if tried.runs > best.runs and not _strains(tried.found, best.found):
             plain, best = pulled, tried
+    return best
+
+
+def _fewer_groups(s: Subject, asked: int, load: Workload) -> Reached:
+    """The server with less attention DP, whose groups each keep the attention's weights and KV whole, or without.
+
+    Of the sizes by halves, the first with which `asked` requests run, else the one with which most do.
+    """
+    best, size = Reached(s.known, s.ledger, 0), int(s["attn_dp_size"] or 1)
+    for n in range(1, size.bit_length()):
+        fewer = attention_groups(s.known, size >> n)
+        tried = _split(s, fewer, sized(fewer, s.ledger), asked, load)
+        if tried.runs > best.runs:
+            best = tried
+        if best.runs >= asked:
+            break
     return best
 
 
