@@ -40,22 +40,17 @@ def cache_settings(pool: PlannedPool) -> dict[str, Any]:
         if v.get(field):
             raise Refused(f"{what}, which a rehearsal does not model.", where=f"{pool.pool.role} pool")
     dcp = max(v["dcp_size"], 1)
-    hybrid = sizing.slots is not None
-    if (
-        hybrid
-        and v["mamba_radix_cache_strategy"] == "no_buffer"
-        and not v["disable_radix_cache"]
-        and v["page_size"] > 1
-    ):
+    hybrid, page = sizing.slots is not None, v["page_size"] * dcp
+    if hybrid and v["mamba_radix_cache_strategy"] == "no_buffer" and not v["disable_radix_cache"] and page > 1:
         raise Refused(
-            f"no_buffer keeps states of any length and needs pages of one token, and this attention backend has "
-            f"{v['page_size']}: the engine stops when it makes its prefix cache.",
+            f"no_buffer keeps states of any length and needs pages of one token, and here they have {page}: the engine "
+            "stops when it makes its prefix cache.",
             where=f"{pool.pool.role} pool",
             fix="Give --mamba-radix-cache-strategy extra_buffer.",
         )
     return {
         "tokens": sizing.logical_tokens,
-        "page": v["page_size"] * dcp,
+        "page": page,
         "slots": slots_of(pool),
         "snapshots": Snapshots.of(
             v["mamba_radix_cache_strategy"],
