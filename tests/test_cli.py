@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -266,18 +267,107 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
 
 def test_text_keeps_to_80_columns(perilune) -> None:
-    commands = ["plan --hardware a3 --mode pd", "recipes", f"memory --platform b300 -- {SERVE}", "plan --hardware b300"]
+    commands = [
+        "plan --hardware a3 --mode pd",
+        "plan --hardware a3",
+        "recipes",
+        f"memory --platform b300 -- {SERVE}",
+        "plan --hardware b300",
+        f"explain max_running_requests --platform b300 -- {SERVE}",
+        f"explain list --platform b300 -- {SERVE}",
+        f"resolve --platform b300 --all -- {SERVE}",
+    ]
     for command in commands:
-        text = perilune(command).out.split("\nCommands\n")[0]
+        text = perilune(command).out
+        text = re.sub(r"\nCommands\n.*?\nCapacity", "", text, flags=re.S)
         wide = [line for line in text.splitlines() if len(line) > 80]
         assert not wide, (command, wide)
+
+
+@pytest.mark.parametrize("hardware", ["b300", "gb200", "h200", "mi350x", "a3", "950"])
+def test_comments_keep_to_80_columns_unless_one_word_is_longer(perilune, hardware: str) -> None:
+    for form in ("shell", "docker"):
+        text = perilune(f"commands --hardware {hardware} --form {form}").out
+        comments = [line for line in text.splitlines() if line.startswith("#")]
+        assert comments
+        assert not [line for line in comments if len(line) > 80]
+
+
+def test_a_command_that_does_not_start_is_printed_with_a_warning_and_1(perilune) -> None:
+    """Loaded by SGLang 0.5.23, which reads flags where the image of the recipe read variables, A3 is too small."""
+    run = perilune("commands --hardware a3")
+    assert run.code == 1
+    assert run.out.startswith("# WARNING: SGLang 0.5.23 does not start the unified pool with this command.")
+    assert "--corrected" in run.out.split("sglang serve")[0]
+    fixed = perilune("commands --hardware a3 --corrected")
+    assert fixed.code == 0
+    assert "WARNING" not in fixed.out
+    assert perilune("plan --hardware a3").code == 1
+
+
+TRY = re.compile(r"^ {10}try (.*(?:\n {14}\S.*)*)", re.M)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "--hardware mi350x --isl 8192 --osl 1024 --concurrency 64",
+        "--hardware b300 --isl 8192 --osl 1024 --concurrency 100",
+        "--hardware a3 --isl 8192 --osl 1024 --concurrency 64",
+        "--hardware b300 --mode pd --isl 8192 --osl 1024 --concurrency 640",
+        "--hardware b300 --set tp-size=4",
+        "--hardware gb200 --mode decode --strategy high-throughput",
+    ],
+)
+def test_a_fix_of_plan_can_be_given_to_plan(perilune, choice: str) -> None:
+    text = perilune(f"plan {choice}").out
+    options = [" ".join(found.split()) for found in TRY.findall(text)]
+    assert options
+    before = perilune(f"plan {choice} --json").document["findings"]
+    after = perilune(f"plan {choice} {options[0]} --json").document["findings"]
+    first = next(one for one in before if one["severity"] in ("error", "capacity"))
+    assert first["message"] not in {one["message"] for one in after}
+
+
+def test_a_plan_that_is_only_written_says_why_it_ends_in_1(perilune, tmp_path: Path) -> None:
+    run = perilune(f"plan --hardware mi350x --isl 8192 --osl 1024 --concurrency 64 -o {tmp_path / 'plan.yaml'}")
+    assert (run.code, run.out) == (1, "")
+    assert "64 requests are asked for, 26 of 9,216 tokens each run at once" in " ".join(run.err.split())
+
+
+def test_requests_longer_than_the_context_are_refused_in_the_headline(perilune) -> None:
+    run = perilune("plan --hardware b300 --isl 2000000 --osl 1024 --concurrency 1")
+    assert run.code == 1
+    assert "\nRefuses requests of 2,001,024 tokens: the context is 1,048,576 tokens.\n" in run.out
+    assert "Admits" not in run.out
+
+
+def test_one_request_is_one_request(perilune) -> None:
+    text = perilune("plan --hardware b300 --isl 8192 --osl 1024 --concurrency 1").out
+    assert "Admits 1 request of 9,216 tokens at once" in text
+    assert not re.search(r"\b1 (requests|lines)\b", text)
+
+
+def test_a_memory_that_is_too_small_lacks_one_amount(perilune) -> None:
+    run = perilune("memory --platform a3 -- sglang serve --model-path sgl-npu/Kimi-K3-W4A8 --tp 4")
+    (legend,), (table,) = (re.findall(rf"{name} +(-[\d.]+)", run.out) for name in ("- missing", "missing to load"))
+    assert legend == table
+    told = r"the weights take ([\d.]+) GiB of each die and loading itself ([\d.]+) GiB; ([\d.]+) GiB are free"
+    weights, besides, free = map(float, re.findall(told, " ".join(run.out.split()))[0])
+    assert float(legend) == pytest.approx(free - weights - besides, abs=0.011)
+
+
+def test_a_ratio_that_sizes_nothing_is_said_to_be_void(perilune) -> None:
+    lengths = "--isl 8192 --osl 1024"
+    pinned = perilune(f"memory --platform b300 {lengths} -- {SERVE} --max-mamba-cache-size 300").out
+    assert "void here: --max-mamba-cache-size sizes" in " ".join(pinned.split())
+    assert "the plan has" not in pinned
+    assert "the plan has 5" in perilune(f"memory --platform b300 {lengths} -- {SERVE} --mamba-full-memory-ratio 5").out
 
 
 UNUSABLE = {
     "no command": ("memory --platform b300", "command"),
     "unknown platform": ("memory --platform b999 -- sglang serve", "Known: b300"),
-    "unknown flag": (f"resolve --platform b300 -- {SERVE} --mem-fraction-sttic 0.9", "--mem-fraction-static"),
-    "wrong type": (f"resolve --platform b300 -- {SERVE} --max-running-requests many", "--max-running-requests"),
     "not a number": (f"memory --platform b300 --free-before-load-gib nan --free-after-weights-gib 1 -- {SERVE}", "nan"),
     "negative": (f"memory --platform b300 --free-before-load-gib -1 --free-after-weights-gib 1 -- {SERVE}", "GiB"),
     "one figure": (f"memory --platform b300 --free-before-load-gib 265 -- {SERVE}", "both"),
@@ -293,12 +383,49 @@ UNUSABLE = {
 }
 
 
+@pytest.mark.parametrize("verb", ["resolve", "memory"])
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        ("--mem-fraction-sttic 0.9", "--mem-fraction-static"),
+        ("--max-running-requests many", "invalid int value: 'many'"),
+        ("--kv-cache-dtype fp8", "fp8_e4m3"),
+        ("--dcp 8", "in full"),
+    ],
+)
+def test_what_the_engines_parser_refuses_is_a_finding_too(perilune, verb: str, flags: str, hint: str) -> None:
+    run = perilune(f"{verb} --platform b300 -- {SERVE} {flags}")
+    assert (run.code, run.err) == (1, "")
+    assert hint in run.out
+    told = perilune(f"{verb} --platform b300 --json -- {SERVE} {flags}")
+    assert told.code == 1
+    assert told.document["error"]
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (f"memory --platform b300 {SERVE}", "put -- before"),
+        (f"resolve --platform b300 {SERVE}", "put -- before"),
+        (f"explain rest_gib --platform b300 {SERVE}", "put -- before"),
+        ("plan --hardware gb200 --nodes 4", "nodes follow from the recipe"),
+        ("commands --hardware gb200 --nnodes 4", "nodes follow from the recipe"),
+        ("plan --hardware b300 --strateggy balanced", "--strategy"),
+    ],
+)
+def test_an_option_in_the_wrong_place_says_where_it_belongs(perilune, command: str, hint: str) -> None:
+    run = perilune(command)
+    assert run.code == 2
+    assert hint in " ".join(run.err.split())
+
+
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_unusable_input_ends_in_one_sentence_and_2(perilune, name: str) -> None:
     command, hint = UNUSABLE[name]
     run = perilune(command)
     assert run.code == 2, run
     assert hint.lower() in run.err.lower()
+    assert all(len(line) <= 80 for line in run.err.splitlines())
     assert "Traceback" not in run.err
     assert "defect of perilune" not in run.err
 

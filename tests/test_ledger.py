@@ -316,7 +316,7 @@ def test_a_derivation_goes_down_to_what_is_given() -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("max_running_request", "Did you mean max_running_requests?"), ("\0" * 5000, "Known: device_total")],
+    [("max_running_request", "Did you mean max_running_requests?"), ("\0" * 5000, "`perilune explain list ...` names")],
 )
 def test_an_unknown_figure_names_the_closest(name: str, says: str) -> None:
     with pytest.raises(UnusableInput, match="There is no figure") as caught:

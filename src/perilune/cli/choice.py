@@ -25,6 +25,7 @@ CHOICES = (
     ("--hicache", "off, l2 or l3"),
     ("--preset", "peak-throughput or peak-capacity, with --gpus"),
 )
+GPUS = "GPUs: the size of a preset, else the recipe's own; the most that a search may use."
 REPEATED = (
     ("--set", "sets", "[ROLE:]FLAG[=VALUE]", "Write a flag over the recipe's."),
     ("--unset", "unsets", "[ROLE:]FLAG", "Remove a flag or a variable."),
@@ -38,7 +39,7 @@ def choice_options(function: F) -> F:
     for flag, name, metavar, text in reversed(REPEATED):
         function = click.option(flag, name, multiple=True, metavar=metavar, help=text)(function)
     function = options.workload_options(function)
-    function = click.option("--gpus", type=click.IntRange(1, 4096), metavar="N", help="GPUs of a preset.")(function)
+    function = click.option("--gpus", type=click.IntRange(1, 4096), metavar="N", help=GPUS)(function)
     for flag, text in reversed(CHOICES):
         function = click.option(flag, metavar="NAME", help=text)(function)
     return click.argument(

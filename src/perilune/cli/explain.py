@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from perilune.cli import options
+from perilune.cli import options, output
 from perilune.errors import UnusableInput
 from perilune.plan.memory import Ledger, Measured, ledger
 
@@ -61,11 +61,18 @@ def explain(
         found = ledger(resolved, measured)
     if name == "list":
         for figure in found.figures.values():
-            click.echo(f"{figure.name}  {figure.label} = {figure.shown}")
+            _echo(f"{figure.name}  {figure.label} = {figure.shown}")
     else:
         names = {figure.label: figure.name for figure in found.figures.values()}
-        click.echo(derive(found, names.get(name, name)))
+        for line in derive(found, names.get(name, name)).split("\n"):
+            _echo(line)
     return 0 if found.boots else 1
+
+
+def _echo(line: str) -> None:
+    """A line that keeps its indent where it is wrapped."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    click.echo("\n".join(indent + part for part in output.wrapped(line.strip(), "    ", len(indent))))
 
 
 def _from_plan(path: Path, role: str | None, measured: Measured | None) -> Ledger:

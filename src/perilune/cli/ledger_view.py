@@ -8,23 +8,27 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from perilune.cli.output import GIB, WIDTH, gib, table
+from perilune.cli.output import GIB, WIDTH, gib, paragraph, table
 from perilune.plan.compose.ratio import shown
+from perilune.plan.display import band_text, counted
 from perilune.plan.memory import Basis, Binds, Figure, Ledger
 from perilune.plan.memory.calculator import read_calculator
 
 if TYPE_CHECKING:
     from perilune.plan.memory import Workload
+    from perilune.plan.memory.pools import PoolInputs
 
 GROUPS = (
     ("context", "contexts, NCCL", "░", "bright_black"),
     ("weights", "weights", "█", "blue"),
     ("draft_weights", "draft weights", "▓", "cyan"),
+    ("weights_other", "loaded besides", "▒", "blue"),
     ("multimodal", "multimodal", "m", "magenta"),
     ("state", "state pool", "S", "green"),
     ("kv", "KV pool", "K", "yellow"),
     ("nobody", "in no budget", "!", "red"),
     ("graphs", "graphs, activations", "·", "bright_black"),
+    ("missing", "missing", "-", "red"),
 )
 BINDS = {
     Binds.STATE: "the KDA state pool binds",
@@ -34,12 +38,14 @@ BINDS = {
 
 
 def grouped(lines: Iterable[Figure]) -> dict[str, int]:
-    """Bytes of each part of the bar; what a plan leaves over joins the graphs and activations."""
+    """Bytes of each part of the bar; what a plan leaves over joins the graphs, what it lacks stands alone."""
     sums = dict.fromkeys((name for name, *_ in GROUPS), 0)
     for line in lines:
         if isinstance(line.value, int):
-            part = line.name.split(".")[0].removesuffix("_other")
-            sums["graphs" if part in ("slack", "rest") else part] += line.value
+            part = line.name.split(".")[0]
+            if part in ("slack", "rest"):
+                part = "missing" if part == "rest" and line.value < 0 else "graphs"
+            sums[part] += line.value
     return sums
 
 
@@ -63,7 +69,7 @@ def legend(ledger: Ledger, stage: int = 0) -> Text:
     for name, label, mark, style in GROUPS:
         if not sums[name]:
             continue
-        entry = f"{mark} {label} {gib(sums[name], 1)}"
+        entry = f"{mark} {label} {gib(sums[name], 2 if name == 'missing' else 1)}"
         if column:
             wraps = column + 2 + len(entry) > WIDTH
             text.append("\n" if wraps else "  ")
@@ -76,17 +82,28 @@ def legend(ledger: Ledger, stage: int = 0) -> Text:
 def print_ledger(console: Console, ledger: Ledger, *, every_line: bool) -> None:
     """The bar of each distinct PP stage, and with `every_line` each line of its ledger."""
     for stage in _distinct(ledger):
-        where = "one GPU" if len(ledger.stages) == 1 else f"one GPU of PP stage {stage}"
+        one = f"one {ledger.resolved.platform.unit}"
+        where = one if len(ledger.stages) == 1 else f"{one} of PP stage {stage}"
         over = "; it does not fit" if not ledger.boots and _overfull(ledger, stage) else ""
         console.print(f"Memory of {where}, {total_gib(ledger):.2f} GiB ({basis_text(ledger)}{over})", style="bold")
         console.print(bar(ledger, stage))
         console.print(legend(ledger, stage))
         if every_line:
             console.print(_line_table(ledger.lines(stage)))
+        elif unbudgeted := _unbudgeted(ledger, stage):
+            paragraph(f"! is built, but budgeted nowhere: {', '.join(unbudgeted)}.", style="dim")
+
+
+def _unbudgeted(ledger: Ledger, stage: int) -> list[str]:
+    """The parts that no budget covers and that one would notice, the largest first."""
+    lines = [line for line in ledger.lines(stage) if line.name.startswith("nobody.") and isinstance(line.value, int)]
+    large = [line for line in lines if isinstance(line.value, int) and line.value >= GIB // 20]
+    return [line.label for line in sorted(large, key=lambda line: -int(line.value or 0))]
 
 
 def _overfull(ledger: Ledger, stage: int) -> bool:
-    return grouped(ledger.lines(stage))["graphs"] < 0
+    sums = grouped(ledger.lines(stage))
+    return sums["graphs"] < 0 or sums["missing"] < 0
 
 
 def _distinct(ledger: Ledger) -> Sequence[int]:
@@ -104,19 +121,20 @@ def _line_table(lines: Sequence[Figure]) -> object:
     sizes = {line.name: line.value if isinstance(line.value, int) else 0 for line in lines}
     large = [line for line in lines if abs(sizes[line.name]) >= GIB // 200]
     room = WIDTH - max((len(line.label) for line in large), default=0) - 15
-    rows = [
-        (
-            line.label,
-            gib(sizes[line.name]),
-            marks[line.basis],
-            line.formula if len(line.formula) <= room else line.formula[: room - 1] + "…",
-        )
-        for line in large
-    ]
+    rows = [(line.label, gib(sizes[line.name]), marks[line.basis], _shortened(line.formula, room)) for line in large]
     small = sum(sizes.values()) - sum(sizes[line.name] for line in large)
     if len(large) < len(lines):
-        rows.append(("smaller parts", gib(small), "", f"{len(lines) - len(large)} lines below 0.005 GiB each"))
+        rows.append(("smaller parts", gib(small), "", f"{counted(len(lines) - len(large), 'line')} below 0.005 GiB"))
     return table(("part", "GiB", "", "from"), rows, right=(1,))
+
+
+def _shortened(formula: str, room: int) -> str:
+    """A formula that fits beside its part: of a sum the first terms, and how many more there are."""
+    if len(formula) <= room or " + " not in formula:
+        return formula
+    sum_, *_ = formula.split("; ")
+    terms = sum_.split(" + ")
+    return f"{terms[0]} + {len(terms) - 1} more" if len(terms) > 1 else formula
 
 
 def basis_text(ledger: Ledger) -> str:
@@ -124,23 +142,31 @@ def basis_text(ledger: Ledger) -> str:
     return "exact for these boot-log figures" if ledger.basis is Basis.EXACT else "predicted, no boot log given"
 
 
-def verdict(ledger: Ledger, load: Workload | None = None) -> str:
+def refuses(ledger: Ledger, demand: tuple[int, int] | None) -> bool:
+    """Whether a server that boots refuses requests of this input and output length."""
+    model = ledger.resolved.engine_model
+    return demand is not None and model is not None and sum(demand) > model.context_length
+
+
+def verdict(ledger: Ledger, demand: tuple[int, int] | None = None) -> str:
     """What is admitted and what decides it, in one sentence; for requests of one length where it is known."""
-    sizing, inputs = ledger.sizing, ledger.inputs
+    sizing, inputs, model = ledger.sizing, ledger.inputs, ledger.resolved.engine_model
     if sizing is None or inputs is None or not ledger.boots:
         return f"Does not boot: {ledger.error or ledger.load_error or ledger.allocation_error}"
+    if demand is not None and model is not None and refuses(ledger, demand):
+        return f"Refuses requests of {sum(demand):,} tokens: the context is {model.context_length:,} tokens."
     workers = inputs.attn_dp
+    load = ledger.workload(*demand) if demand else None
     if load is None:
-        text = f"Admits {sizing.requests * workers:,} requests at once; {BINDS[sizing.binds]}."
+        text = f"Admits {counted(sizing.requests * workers, 'request')} at once; {BINDS[sizing.binds]}."
     else:
         binds = BINDS[Binds(load.binds)]
-        text = f"Admits {load.admitted * workers:,} requests of {load.tokens:,} tokens at once; {binds}."
+        text = f"Admits {counted(load.admitted * workers, 'request')} of {load.tokens:,} tokens at once; {binds}."
     if workers > 1:
         text += f" That is over {workers} attention-DP workers; the figures below are of one worker."
-    found = ledger.requests_range
+    found = ledger.workload_range(*demand) if demand else ledger.requests_range
     if found and found.low != found.high:
-        whose = "" if load is None or load.admitted == sizing.requests else " of any length"
-        text += f" Within the error band {found.low * workers:,} to {found.high * workers:,}{whose}."
+        text += f" Within the error band: {band_text(found.low * workers, found.high * workers, boots=found.boots)}."
     return text
 
 
@@ -152,28 +178,40 @@ def result_rows(ledger: Ledger, load: Workload | None) -> list[tuple[str, str, s
     rows = [("max_running_requests", f"{sizing.requests:,}", f"of any length: {BINDS[sizing.binds]}")]
     if sizing.slots is not None:
         per = inputs.slots_per_request
-        meaning = f"state slots at {per} per request: {sizing.slots // per:,} requests"
+        meaning = f"state slots at {per} per request: {counted(sizing.slots // per, 'request')}"
         rows.append(("max_mamba_cache_size", f"{sizing.slots:,}", meaning))
     logical = f"; {sizing.logical_tokens:,} tokens over DCP {inputs.dcp}" if inputs.dcp > 1 else ""
     rows.append(("max_total_num_tokens", f"{sizing.tokens:,}", f"KV rows a rank{logical}"))
     if load is not None:
         rows.append(("requests of this length", f"{load.by_kv:,}", f"of {load.tokens:,} tokens in the KV pool"))
         page = inputs.page * inputs.dcp
-        meaning = f"if {sizing.requests:,} run at once (whole pages of {page:,})"
+        run = "runs" if sizing.requests == 1 else "run"
+        meaning = f"if {sizing.requests:,} {run} at once (whole pages of {page:,})"
         rows.append(("tokens per request", f"{load.tokens_at_cap:,}", meaning))
     return rows
 
 
 def calculator_row(ledger: Ledger, demand: tuple[int, int] | None) -> list[tuple[str, str, str]]:
-    """The page's ratio for this request length, beside the one at hand."""
+    """The page's ratio for this request length, beside the one at hand, and those that hold the most requests."""
     reading = read_calculator(ledger, sum(demand)) if demand else None
-    if reading is None or reading.page is None:
+    if reading is None or reading.page is None or ledger.inputs is None or refuses(ledger, demand):
         return []
+    sized_by = _sized_by(ledger.inputs)
+    if sized_by:
+        return [("cookbook's ratio", shown(reading.page), f"void here: {sized_by} sizes the state pool")]
     rows = [("cookbook's ratio", shown(reading.page), f"for this length; the plan has {shown(reading.present)}")]
     if reading.best:
-        span = f"to {reading.best.high} of --mamba-full-memory-ratio admit {reading.most:,}, the most"
+        asked = ", were they asked for" if ledger.sizing and ledger.sizing.binds is Binds.ASKED else ""
+        span = f"to {reading.best.high}: the pools hold {reading.most:,}, the most{asked}"
         rows.append(("best ratio", str(reading.best.low), span))
     return rows
+
+
+def _sized_by(inputs: PoolInputs) -> str:
+    """The flag that sizes the state pool in the ratio's place; empty where the ratio does."""
+    if inputs.given_slots is not None:
+        return "--max-mamba-cache-size"
+    return "--max-running-requests" if inputs.radix_off and inputs.asked is not None else ""
 
 
 def total_gib(ledger: Ledger) -> float:

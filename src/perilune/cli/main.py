@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from perilune.cli import output
 from perilune.errors import PeriluneError, UnusableInput
 
 VERBS = {
@@ -28,6 +29,12 @@ VERBS = {
 }
 
 
+PASTED = ("memory", "resolve", "explain")  # verbs that read a command line after `--`
+CHOSEN = ("plan", "commands")
+FOLLOWS = dict.fromkeys(
+    ("--nodes", "--nnodes"),
+    "the nodes follow from the recipe, or from the GPUs: --preset NAME --gpus N, or --set tp-size=N.",
+)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -70,29 +77,44 @@ def main() -> NoReturn:
             sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except PeriluneError as error:
-        click.echo(f"perilune: {error}", err=True)
+        output.note(f"perilune: {error}")
+        sys.exit(2)
+    except click.NoSuchOption as error:
+        output.note(f"perilune: {_unknown(error, sys.argv[1:])}")
         sys.exit(2)
     except click.ClickException as error:
-        click.echo(f"perilune: {error.format_message()}", err=True)
+        output.note(f"perilune: {error.format_message()}")
         sys.exit(2)
     except click.Abort:
-        click.echo("perilune: interrupted.", err=True)
+        output.note("perilune: interrupted.")
         sys.exit(130)
     except RecursionError:
-        click.echo("perilune: the input is nested too deeply to read.", err=True)
+        output.note("perilune: the input is nested too deeply to read.")
         sys.exit(2)
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
-            click.echo(f"perilune: The output cannot be written: {os.strerror(error.errno).lower()}.", err=True)
+            output.note(f"perilune: The output cannot be written: {os.strerror(error.errno).lower()}.")
             sys.exit(2)
         if os.environ.get("PERILUNE_DEBUG"):
             raise
-        click.echo(
+        output.note(
             f"perilune: a defect of perilune itself ({type(error).__name__}: {error}). "
-            "Run again with PERILUNE_DEBUG=1 and report what it prints.",
-            err=True,
+            "Run again with PERILUNE_DEBUG=1 and report what it prints."
         )
         sys.exit(2)
+
+
+def _unknown(error: click.NoSuchOption, words: list[str]) -> str:
+    """What to say of an option that the verb has not: that it belongs behind `--`, or follows from something else."""
+    verb = words[0] if words else ""
+    if verb in PASTED and "--" not in words:
+        return (
+            f"{error.option_name} is no option of `perilune {verb}`. If it is one of the command to read, put -- "
+            f"before that: perilune {verb} --platform ID -- sglang serve ..."
+        )
+    if verb in CHOSEN and error.option_name in FOLLOWS:
+        return f"No such option {error.option_name}: {FOLLOWS[error.option_name]}"
+    return error.format_message()
 
 
 def _refuse_bytes(words: list[str]) -> None:

@@ -37,13 +37,14 @@ def memory(
 
     With both boot-log figures the result equals SGLang 0.5.23's own; without
     them it is predicted from the model's geometry, and says so. With --isl,
-    --osl and --concurrency it also says which split admits them.
+    --osl and --concurrency it also says which split admits them. Exit 1 when
+    the engine would refuse the command, or admits fewer than --concurrency.
 
     \b
     perilune memory --platform b300 --isl 8192 --osl 1024 --concurrency 64 \\
         -- sglang serve --model-path moonshotai/Kimi-K3 --tp-size 8
     """
-    from perilune.cli.resolve import read_server, refuse_unparsed, resolve_server
+    from perilune.cli.resolve import read_server, resolve_server
 
     if (isl is None) != (osl is None):
         raise UnusableInput("One length alone says nothing.", where="--isl", fix="Give --isl and --osl.")
@@ -63,8 +64,7 @@ def memory(
             document["split"] = split_json(server, found, Demand(concurrency, sum(demand)), measured)
         document["findings"] = [finding.to_json() for finding in findings]
         output.emit_json(document)
-    refuse_unparsed(resolved)
-    if not as_json:
+    else:
         _print(found, demand, findings)
     counts = ("error", "capacity") if concurrency is not None else ("error",)
     return int(not found.boots or any(finding.severity in counts for finding in findings))
@@ -123,17 +123,21 @@ def split_json(server: Server, found: Ledger, demand: Demand, measured: Measured
 
 def _print(found: Ledger, demand: tuple[int, int] | None, findings: list[Finding]) -> None:
     from perilune.cli.findings_view import print_findings
-    from perilune.cli.ledger_view import calculator_row, print_ledger, result_rows, verdict
+    from perilune.cli.ledger_view import calculator_row, print_ledger, refuses, result_rows, verdict
 
     console = output.console()
-    print_ledger(console, found, every_line=True)
-    console.print()
-    load = found.workload(*demand) if demand and found.boots else None
-    output.paragraph(verdict(found, load), style="bold green" if found.boots else "bold red")
+    if found.stages:
+        print_ledger(console, found, every_line=True)
+        console.print()
+    good = found.boots and not refuses(found, demand)
+    output.paragraph(verdict(found, demand), style="bold green" if good else "bold red")
     if found.boots:
+        load = found.workload(*demand) if demand else None
         rows = [*result_rows(found, load), *calculator_row(found, demand)]
         console.print(output.table(("result", "value", "meaning"), rows, right=(1,)))
     if findings:
         console.print()
         print_findings(console, findings)
-    console.print("\n~ predicted, p published, others computed. `perilune explain NAME` derives a figure.", style="dim")
+    if found.stages:
+        console.print("\n~ predicted, p published, others computed.", style="dim")
+        console.print("`perilune explain NAME` derives a figure; NAME is a part or a result.", style="dim")

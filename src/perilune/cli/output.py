@@ -58,5 +58,11 @@ def paragraph(text: str, *, indent: str = "", style: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """One line to standard error."""
-    click.echo(text, err=True)
+    """A sentence to standard error, in lines that fit; what stands on lines of its own stays so."""
+    lines = (line for part in text.split("\n") for line in wrapped(part) or [""])
+    click.echo("\n".join(lines), err=True)
+
+
+def wrapped(text: str, indent: str = "", less: int = 0) -> list[str]:
+    """Lines of at most 80 columns less `less`; a word that is longer, such as a path, stays whole, to be copied."""
+    return textwrap.wrap(text, WIDTH - less, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)

@@ -12,10 +12,13 @@ from perilune.cli.choice import choice_options, deployment_of
 from perilune.cli.memory import measured_of
 from perilune.cli.search import search_options, searched
 from perilune.errors import UnusableInput
+from perilune.facts.hardware import platform
+from perilune.plan.rules.edits import in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from perilune.facts.hardware import Platform
     from perilune.plan.memory.levers import Effect
     from perilune.plan.planned import Plan, PlannedPool
 
@@ -50,7 +53,8 @@ def plan(
     """Plan a deployment: topology, memory, admitted requests, levers, commands.
 
     Takes choice flags, or a plan file that it wrote before. Exit 1 when some
-    pool would not boot or admits fewer requests than asked.
+    pool would not boot or admits fewer requests than asked. Beside a fix, `try`
+    shows the options of this command that make it.
 
     --search tries every shape of the hardware and the targets, and shows the
     cheapest and the rejected; exit 1 when none meets the targets.
@@ -88,12 +92,21 @@ def plan(
     elif as_yaml:
         click.echo(plan_yaml(planned), nl=False)
     elif target is None:
-        _print(planned)
-    counts = ("error", "capacity") if deployment.workload.concurrency else ("error",)
-    return int(any(finding.severity in counts for finding in planned.findings))
+        _print(planned, composed=plan_file is None)
+    wrong = [finding for finding in planned.findings if finding.severity in _counted(planned)]
+    if wrong and target is not None and not as_json and not as_yaml:
+        from perilune.cli.check_view import print_placed
+
+        print_placed(wrong, err=True)
+    return int(bool(wrong) or not all(pool.ledger.boots for pool in planned.pools))
 
 
-def _print(planned: Plan) -> None:
+def _counted(planned: Plan) -> tuple[str, ...]:
+    """The severities that make a plan end in 1."""
+    return ("error", "capacity") if planned.deployment.workload.concurrency else ("error",)
+
+
+def _print(planned: Plan, *, composed: bool) -> None:
     from perilune.cli.findings_view import print_findings
 
     console = output.console()
@@ -101,19 +114,20 @@ def _print(planned: Plan) -> None:
     for pool in planned.pools:
         _pool(console, planned, pool)
     console.print("\nFindings", style="bold")
-    print_findings(console, planned.findings)
+    print_findings(console, planned.findings, options=composed)
     if not planned.findings:
         console.print("none")
     _commands(console, planned)
+    _levers(console, planned)
+    console.print()
     output.paragraph("Sources: " + "; ".join(planned.deployment.sources), style="dim")
 
 
 def _heading(console: Console, planned: Plan) -> None:
-    from perilune.facts.hardware import platform
-
     deployment, load = planned.deployment, planned.deployment.workload
-    label = platform(deployment.pools[0].platform).label
-    console.print(f"{deployment.model} on {label}: {_count(deployment.gpus, deployment.nodes)}", style="bold")
+    place = platform(deployment.pools[0].platform)
+    many = _count(deployment.gpus, deployment.nodes, place)
+    console.print(f"{deployment.model} on {place.label}: {many}", style="bold")
     if load.length is not None:
         asked = f", {load.concurrency} at once" if load.concurrency else ""
         console.print(f"for requests of {load.isl:,} + {load.osl:,} tokens{asked}")
@@ -122,73 +136,86 @@ def _heading(console: Console, planned: Plan) -> None:
 
 
 def _pool(console: Console, planned: Plan, item: PlannedPool) -> None:
-    from perilune.cli.ledger_view import calculator_row, print_ledger, result_rows, verdict
+    from perilune.cli.ledger_view import calculator_row, print_ledger, refuses, result_rows, verdict
     from perilune.plan.display import shape_text
 
     pool, found, load = item.pool, item.ledger, planned.deployment.workload
     each, shape = f"{pool.replicas} × " if pool.replicas > 1 else "", shape_text(item.resolved.values)
-    console.print(f"\n{pool.role} pool: {each}{_count(pool.gpus, pool.nodes)}, {shape}", style="bold")
+    many = _count(pool.gpus, pool.nodes, platform(pool.platform))
+    console.print(f"\n{pool.role} pool: {each}{many}, {shape}", style="bold")
     for note in pool.notes:
         output.paragraph(note, indent="- ")
     console.print()
     print_ledger(console, found, every_line=False)
     console.print()
-    work = None if load.isl is None or load.osl is None or not found.boots else found.workload(load.isl, load.osl)
-    output.paragraph(verdict(found, work), style="bold green" if found.boots else "bold red")
+    demand = None if load.isl is None or load.osl is None else (load.isl, load.osl)
+    good = found.boots and not refuses(found, demand)
+    output.paragraph(verdict(found, demand), style="bold green" if good else "bold red")
+    if item.correction is not None:
+        edits = in_words(item.correction.changes)
+        output.paragraph(f"A variant that boots: {edits}. `perilune commands --corrected` prints it.")
     if found.boots:
-        demand = None if load.isl is None or load.osl is None else (load.isl, load.osl)
+        work = found.workload(*demand) if demand else None
         rows = [*result_rows(found, work), *calculator_row(found, demand)]
         console.print(output.table(("result", "value", "meaning"), rows, right=(1,)))
     _published(console, item)
-    if item.correction is not None:
-        output.paragraph(
-            "A variant that boots: " + "; ".join(item.correction.edits) + ". `perilune commands --corrected` prints it."
-        )
-    _levers(console, item)
 
 
 def _published(console: Console, item: PlannedPool) -> None:
     if item.published:
         console.print("\nPublished of this recipe (measured, not predicted)", style="bold")
+    held = item.ledger.sizing and item.ledger.sizing.slots
     for found in item.published:
         when = ", ".join(part for part in (found.engine and f"SGLang {found.engine}", found.date or "") if part)
-        output.paragraph(f"{found.says}{f' ({when})' if when else ''}", indent="  ")
+        about = f" ({when})" if when else ""
+        if found.differs:
+            about += f", measured {', '.join(found.differs)}"
+        if found.caps and held and item.ledger.inputs is not None:
+            here = held // item.ledger.inputs.slots_per_request
+            about += f"; the state pool here holds {here:,}, predicted" if found.differs else ""
+        output.paragraph(f"{found.says}{about}", indent="  ")
     for caveat in dict.fromkeys(caveat for found in item.published for caveat in found.caveats):
         output.paragraph(caveat, indent="    ", style="dim")
 
 
-def _levers(console: Console, item: PlannedPool) -> None:
+def _levers(console: Console, planned: Plan) -> None:
+    """One table a pool, then what is written for each lever and what comes with it, once for all pools."""
     from perilune.plan.memory.levers import Outcome
 
-    if not item.ledger.boots and all(effect.after.admitted is None for effect in item.levers):
-        console.print("\nNo capacity lever alone makes this pool boot.")
-        return
-    console.print("\nCapacity levers on this pool", style="bold")
-    useful = [effect for effect in item.levers if effect.outcome is not Outcome.ALREADY]
-    rows = [_lever(effect) for effect in useful]
-    console.print(output.table(("lever, each alone", "state holds", "KV tokens"), rows, right=(1, 2)))
-    have = [effect.lever.written for effect in item.levers if effect.outcome is Outcome.ALREADY]
-    if have:
-        output.paragraph(f"The plan has already: {', '.join(have)}.", style="dim")
-    for effect in useful:
-        for note in (effect.why, *effect.changes):
-            if note:
-                output.paragraph(f"{effect.lever.written}: {note}", indent="  ", style="dim")
+    told: dict[str, dict[str, list[str]]] = {}
+    several = len(planned.pools) > 1
+    for item in planned.pools:
+        of = f" of the {item.pool.role} pool" if several else ""
+        if not item.ledger.boots and all(effect.after.admitted is None for effect in item.levers):
+            console.print(f"\nNo capacity lever{of} alone makes it boot.")
+            continue
+        console.print(f"\nCapacity levers{of}, each alone", style="bold")
+        useful = [effect for effect in item.levers if effect.outcome is not Outcome.ALREADY]
+        rows = [_lever(effect) for effect in useful]
+        console.print(output.table(("lever", "state holds", "KV tokens"), rows, right=(1, 2)))
+        have = [effect.lever.id for effect in item.levers if effect.outcome is Outcome.ALREADY]
+        if have:
+            output.paragraph(f"The plan has already: {', '.join(have)}.", style="dim")
+        for effect in useful:
+            notes = told.setdefault(f"{effect.lever.id}: {effect.lever.written}", {})
+            for note in filter(None, (effect.why, *effect.changes)):
+                notes.setdefault(note, []).append(item.pool.role)
+    for lever, notes in told.items():
+        output.paragraph(lever, indent="  ")
+        for note, roles in notes.items():
+            whose = f"[{', '.join(roles)}] " if several and len(roles) < len(planned.pools) else ""
+            output.paragraph(f"{whose}{note}", indent="      ", style="dim")
 
 
-def _count(gpus: int, nodes: int) -> str:
-    return f"{gpus} GPUs on {nodes} nodes" if nodes > 1 else f"{gpus} GPUs on one node"
-
-
-def _short(effect: Effect) -> str:
-    """A lever without the start that all of them share; the notes below write it in full."""
-    return effect.lever.written.removeprefix("--").removeprefix("SGLANG_OPT_")
+def _count(gpus: int, nodes: int, place: Platform) -> str:
+    unit = place.unit if gpus == 1 else f"{place.unit}s"
+    return f"{gpus} {unit} on {nodes} nodes" if nodes > 1 else f"{gpus} {unit} on one node"
 
 
 def _lever(effect: Effect) -> tuple[str, str, str]:
     before, after = effect.before, effect.after
     return (
-        _short(effect),
+        effect.lever.id,
         _change(before.by_state, after.by_state),
         _change(before.tokens, after.tokens),
     )
@@ -210,7 +237,10 @@ def _commands(console: Console, planned: Plan) -> None:
             continue
         nodes = next((p.pool.nodes for p in planned.pools if p.pool.role == block.pool), 1)
         where = block.pool if nodes == 1 else f"{block.pool}, node 0 of {nodes} (--node-rank counts up)"
-        click.echo(click.style(f"# {where}", bold=True))
-        click.echo(block.text + "\n")
-    for place in placeholders_left(blocks):
-        click.echo(f"# {place.token}: {place.means}")
+        click.echo(("" if block is blocks[0] else "\n") + click.style(f"# {where}", bold=True))
+        click.echo(block.text)
+    left = placeholders_left(blocks)
+    if left:
+        click.echo()
+    for place in left:
+        output.paragraph(f"# {place.token}: {place.means}")

@@ -35,7 +35,8 @@ def resolve(
     """What SGLang 0.5.23 makes of a command line on a platform.
 
     Every default filled in, every rewrite with its reason, every rejection
-    with its text. Exit 1 when the engine would refuse the command.
+    with its text. Exit 1 when the engine would refuse the command, its parser
+    included.
 
     \b
     perilune resolve --platform b300 -- sglang serve \\
@@ -44,8 +45,7 @@ def resolve(
     resolved = resolve_server(read_server(command), platform_name, model_config, draft_config)
     if as_json:
         output.emit_json(to_json(resolved))
-    refuse_unparsed(resolved)
-    if not as_json:
+    else:
         _print(resolved, show_all)
     return 0 if resolved.accepted else 1
 
@@ -103,6 +103,10 @@ def _print(resolved: Resolved, show_all: bool) -> None:
     console.print(f"SGLang 0.5.23 {verdict} this command on {resolved.platform.label}.", style="bold")
     if resolved.error:
         output.paragraph(resolved.error, style="red")
+    if resolved.stage == "parse":
+        for line in resolved.warnings:
+            output.paragraph(line)
+        return
     changed = [r for r in resolved.rewrites if r.field in resolved.given]
     filled = [r for r in resolved.rewrites if r.field not in resolved.given and (show_all or _matters(r))]
     for title, rewrites in (("Changed though you wrote it", changed), ("Chosen for you", filled)):

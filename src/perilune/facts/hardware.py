@@ -40,6 +40,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     family: str  # blackwell | hopper | amd | npu
     accelerator: Accelerator
     gpus_per_node: int
+    unit: str = "GPU"  # what one rank runs on: GPU, die or card
     scale_up_domain: int  # GPUs reachable over the scale-up fabric
     fabric: str
     topology: str

@@ -30,9 +30,8 @@ def _unknown(spelled: str) -> str:
         if not rename.to:
             return f"{spelled} is gone and nothing replaces it.{_note(rename)}"
         return f"{spelled} is now {rename.to}.{_note(rename)}"
-    candidates = matching(spelled)
-    if candidates:
-        return f"{spelled} could mean {', '.join(candidates[:6])}: write one of them in full."
+    if matching(spelled):
+        return f"{spelled} is the beginning of several flags: write the one that you mean in full."
     near = closest_flag(spelled)
     shown = spelled[:80]
     return (

@@ -18,7 +18,7 @@ def derive(ledger: Ledger, name: str) -> str:
     figures = ledger.figures
     if name not in figures:
         close = difflib.get_close_matches(name[:100], figures, n=1)
-        hint = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(figures)}."
+        hint = f"Did you mean {close[0]}?" if close else "`perilune explain list ...` names every one."
         why = f" The plan has none, because: {ledger.error}" if ledger.error else ""
         raise UnusableInput(f"There is no figure {name[:100]!r}.{why}", where="explain", fix=hint)
     return "\n".join(_told(ledger, figures[name], 0, set()))

@@ -284,7 +284,7 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
         memory = measured_memory(measured, resolved.platform, weights)
     inputs = replace(terms.pool, free_gib=memory.free_gib, before_gib=memory.before_gib)
     if memory.free_gib <= 0 and measured is None:
-        text = _too_heavy(weights, memory)
+        text = _too_heavy(weights, memory, resolved.platform.unit)
         return Ledger(resolved, geometry, weights, terms, memory, inputs, None, text, "load")
     try:
         sizing = size_pools(inputs)
@@ -294,11 +294,11 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
         return Ledger(resolved, geometry, weights, terms, memory, inputs, None, text, where, load_error)
 
 
-def _too_heavy(weights: tuple[StageWeights, ...], memory: FreeMemory) -> str:
+def _too_heavy(weights: tuple[StageWeights, ...], memory: FreeMemory, unit: str) -> str:
     most = max(stage.bytes for stage in weights) / GIB
     besides = memory.before_gib - min(memory.stage_free_gib) - most
     what = "weights and draft" if any(stage.draft for stage in weights) else "the weights"
     return (
-        f"Loading runs out of memory: {what} take {most:.1f} GiB of each GPU and loading itself "
-        f"{besides:.1f} GiB; {memory.before_gib:.1f} GiB are free before it."
+        f"Loading runs out of memory: {what} take {most:.2f} GiB of each {unit} and loading itself "
+        f"{besides:.2f} GiB; {memory.before_gib:.2f} GiB are free before it."
     )

@@ -25,10 +25,12 @@ def stage_lines(ledger: Ledger, stage: StageLedger) -> tuple[Figure, ...]:
     memory, terms, inputs = ledger.memory, ledger.terms, ledger.inputs
     if memory is None or terms is None or inputs is None:
         return ()
-    found = [*_before_pools(memory, stage), *_reserves(ledger, memory, inputs, stage)]
+    loads = ledger.error_stage != "load"  # where loading fails, nothing is kept for later
+    found = [*_before_pools(memory, stage), *(_reserves(ledger, memory, inputs, stage) if loads else ())]
     if ledger.sizing is None or stage.allocated is None:
         left = memory.total_bytes - sum(_bytes(line) for line in found)
-        label = "left for the pools" if left >= 0 else "missing before any pool"
+        short = "missing before any pool" if loads else "missing to load"
+        label = "left for the pools" if left >= 0 else short
         found.append(_line("rest", label, left, "device total - every line above", CONFIGURATOR, memory.basis))
         return tuple(found)
     paid, extra = stage_usage(ledger, stage)
@@ -80,7 +82,7 @@ def _before_pools(memory: FreeMemory, stage: StageLedger) -> Iterator[Figure]:
     other = before - after - stage.weights.bytes
     yield _line(
         "weights_other",
-        "loaded besides" if other >= 0 else "computed weights too high",
+        "loaded besides" if other >= 0 else "less than computed",
         other,
         f"{memory.before_gib:.4g} - {stage.free_gib:.4g} GiB taken by loading - "
         f"{stage.weights.bytes / GIB:.2f} GiB of computed weights"
