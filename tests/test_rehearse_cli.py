@@ -47,7 +47,7 @@ def perilune(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()
-        return Run(int(ended.value.code or 0), captured.out, captured.err)
+        return Run(int(ended.value.code or 0), captured.out, " ".join(captured.err.split()))
 
     return run
 

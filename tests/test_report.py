@@ -13,11 +13,13 @@ import pytest
 from PIL import Image
 
 from perilune.errors import UnusableInput
+from perilune.rehearse.acceptance import Acceptance
 from perilune.rehearse.offered import Talk
 from perilune.rehearse.outcome import Counts, Distribution
 from perilune.rehearse.report import document, summary
 from perilune.rehearse.report.compare import comparison, comparison_lines
 from perilune.rehearse.report.perfetto import chrome_trace
+from perilune.rehearse.report.phrases import remarks
 from perilune.rehearse.report.plots import plots
 from perilune.rehearse.report.text import change, resampled, share, short_time, sparkline
 from perilune.rehearse.tally import Targets
@@ -94,6 +96,54 @@ def test_a_cap_that_was_reached_names_what_binds() -> None:
     made = published_rehearsal()
     text = " ".join(text_of(replace(made, outcome=replace(made.outcome, admitted_max=101))).split())
     assert "the ledger admits 101, reached: the KDA state pool binds; published of this command: 101 a server" in text
+
+
+def said_of(**changes: Any) -> str:
+    """The summary of one pool that ran up to 202 requests, with changes to the pool, on one line."""
+    run = rehearsal(pools=(pool(**changes),), outcome=replace(outcome(), admitted_max=202))
+    return " ".join(text_of(run).split())
+
+
+def test_the_band_of_what_is_admitted_is_told_beside_that_of_step_times() -> None:
+    band = "202 (within the error of predicted memory 150 to 230)"
+    text = said_of(cap_band=(150, 230))
+    assert f"15 % shorter to 20 % longer, if as many requests are admitted as here: {band}." in text
+    assert f"the ledger admits {band}, reached" in text
+    assert "no boot to 230" in said_of(cap_band=(0, 230))
+    for exact in (None, (202, 202)):
+        text = said_of(cap_band=exact)
+        assert "15 % shorter to 20 % longer." in text
+        assert "the ledger admits 202, reached" in text
+    low = text_of(rehearsal(pools=(pool(cap_band=(150, 230)),)))  # 128 at most: no less at either end
+    assert "if as many" not in low
+    assert document(rehearsal(pools=(pool(cap_band=(150, 230)),)))["plan"]["pools"][0]["cap_band"] == [150, 230]
+
+
+def test_latencies_that_look_odd_are_explained() -> None:
+    made = outcome()
+    assert remarks(rehearsal()) == []
+    alike = replace(made, e2e_s=Distribution(320, 46.0, 46.0, 46.0, 46.1, 46.1))
+    (told,) = remarks(rehearsal(outcome=alike))
+    assert told.endswith("alike in length; those of real ones lie further apart (--random-range-ratio).")
+    (told,) = remarks(rehearsal(outcome=alike, acceptance=Acceptance(4.5, "as given", assumed=False)))
+    assert "alike in length and acceptance" in told
+    assert "--acceptance-mix" in told
+    still = replace(made, itl_s=replace(made.itl_s, max=22.0), requests=Counts(320, 0, 0, 0))
+    assert remarks(rehearsal(outcome=still)) == [
+        "ITL, max: an answer stood still for 22.0 s: waiting prompts are prefilled before answers go on."
+    ]
+    (told,) = remarks(rehearsal(outcome=replace(still, requests=Counts(320, 0, 2, 0))))
+    assert told.endswith("before answers go on, or the request was retracted.")
+
+
+def test_a_peak_of_means_is_called_one() -> None:
+    assert "peaks are of means over 3.50 s" in text_of(rehearsal())
+
+
+def test_dies_are_not_called_gpus() -> None:
+    text = text_of(rehearsal(pools=(pool(platform="a3", gpus=16),)))
+    assert "2 servers of 16 dies, TP8" in text
+    assert "439 tokens/s per die" in text
 
 
 def test_a_measurement_stands_beside_the_prediction_of_the_same_workload_only() -> None:

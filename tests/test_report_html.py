@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from perilune.plan.compose import Choice, compose
+from perilune.plan.planned import plan
+from perilune.rehearse.report import facts_of
 from perilune.rehearse.report.html_report import html_report
 from perilune.rehearse.report.page import page
 from report_samples import hostile_rehearsal, published_rehearsal, rehearsal
@@ -91,6 +94,21 @@ def test_the_tables_need_no_script() -> None:
         assert said in text
 
 
+def test_the_page_has_the_ledger_and_how_many_requests_it_admits() -> None:
+    """MI350X Balanced, whose predicted memory leaves a wide band: what `perilune plan` says of it."""
+    planned = plan(compose(Choice(hardware="mi350x", mode="unified", strategy="balanced", spec="dspark")))
+    facts = facts_of(planned.pools[0], replicas=1)
+    text = html_report(rehearsal(pools=(facts,))).decode()
+    band = planned.pools[0].ledger.requests_range
+    assert band is not None
+    assert band.low < facts.cap < band.high
+    assert f"It admits {facts.cap} (within the error of predicted memory {band.low} to {band.high})" in text
+    for part in ("routed experts", "KDA attention", "contexts, NCCL"):
+        assert part in text
+    # 288 GiB of HBM3E a GPU, as AMD's data sheet has it, less what the driver keeps
+    assert sum(line.gib for line in facts.memory) == pytest.approx(287.98, abs=0.1)
+
+
 def test_equal_rehearsals_give_equal_pages() -> None:
     assert html_report(rehearsal()) == html_report(rehearsal())
 
@@ -112,6 +130,9 @@ def test_a_browser_draws_every_chart_and_complains_of_nothing(browser: str, tmp_
     path.write_bytes(html_report(sample()))
     text, console = drawn(browser, path)
     assert console == []
+    legends = re.findall(r'<t[hd] class="u-value">(.*?)</t[hd]>', text) or re.findall(r'class="u-value">([^<]*)<', text)
+    assert len(legends) >= 12
+    assert not {"--", "", "–"} & {*legends}  # each says something before anybody points at it
     found = Page(text)
     assert sum(tag == "canvas" for tag, _ in found.tags) == 6
     assert not [attributes for _, attributes in found.tags if "onerror" in attributes]

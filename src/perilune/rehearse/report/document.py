@@ -86,7 +86,9 @@ def _traffic(run: Rehearsal) -> dict[str, Any]:
 
 
 def _pool(pool: PoolFacts) -> dict[str, Any]:
-    return {**_fields(pool), "command": list(pool.command), "env": dict(pool.env)}
+    found = {name: value for name, value in _fields(pool).items() if name != "memory"}
+    band = None if pool.cap_band is None else list(pool.cap_band)
+    return {**found, "command": list(pool.command), "env": dict(pool.env), "cap_band": band}
 
 
 def _distribution(of: Distribution) -> dict[str, float | int | None]:

@@ -23,7 +23,7 @@ LATENCY = (
     ("cdf-token", "Time per output token", "TPOT is a request's mean; ITL every gap", ""),
 )
 OVER_TIME = (
-    ("load", "Running and queued requests", "the fleet; drag to zoom, double-click to go back", ""),
+    ("load", "Running and queued requests", "means over {bin}; drag to zoom, double-click to go back", ""),
     ("pools", "Both pools", "share in use, KV tokens and state slots", ""),
     ("throughput", "Throughput", "tokens per second, cache hits not counted as prefilled", "wide"),
 )
@@ -48,11 +48,13 @@ def html_report(run: Rehearsal) -> bytes:
         _list(found.notes),
         "<h2>Latency</h2>",
         _table(("", *COLUMNS), _latencies(found)),
+        _list(phrases.remarks(run)),
         "<noscript><p>The charts need JavaScript; the tables do not.</p></noscript>",
         *_latency_figures(found),
         *_time_figures(found),
         *_waits(found),
         *_published(run),
+        *_memory(run),
         *_made_of(run),
         "</main>",
     ]
@@ -123,8 +125,9 @@ def _time_figures(found: Outcome) -> Iterable[str]:
     if not found.series.running:
         return
     yield '<h2>Over time</h2><div class="grid">'
-    for figure in OVER_TIME:
-        yield _figure(*figure)
+    wide = short_time(found.series.bin_s)
+    for id_, title, more, style in OVER_TIME:
+        yield _figure(id_, title, more.format(bin=wide), style)
     yield _lanes(found)
     yield "</div>"
 
@@ -141,7 +144,7 @@ def _tiles(run: Rehearsal) -> str:
     tiles = [
         ("TTFT, median", _time(found.ttft_s, "p50"), f"p90 {_time(found.ttft_s, 'p90')}"),
         ("TPOT, median", _time(found.tpot_s, "p50"), f"p90 {_time(found.tpot_s, 'p90')}"),
-        ("tokens/s per GPU", rate(found.tokens_per_second_per_gpu), "input + output"),
+        (f"tokens/s per {run.pools[0].unit}", rate(found.tokens_per_second_per_gpu), "input + output"),
         ("output tokens/s", rate(found.output_tokens_per_second), "the whole fleet"),
         ("requests completed", f"{ended.completed:,}", ", ".join(lost)),
         ("at once, at most", f"{found.admitted_max:,}", f"the ledger admits {run.cap:,}"),
@@ -179,9 +182,9 @@ def _figure(id_: str, title: str, more: str, style: str) -> str:
 
 
 def _lanes(found: Outcome) -> str:
-    kept = " Below it, its first steps." if any(one.spans for one in found.replicas) else ""
+    kept = ", with the first of its steps in the lower half" if any(one.spans for one in found.replicas) else ""
     return (
-        '<figure class="wide"><figcaption>Servers <span>the fuller, the darker.'
+        '<figure class="wide"><figcaption>Servers <span>a lane each: the darker, the more requests run'
         f"{kept}</span></figcaption>"
         '<div class="keys" id="lanes-keys"></div><div class="plot" id="lanes" role="img" '
         'aria-label="How many requests each server ran over time."></div>'
@@ -226,6 +229,18 @@ def _published(run: Rehearsal) -> Iterable[str]:
     yield _list(dict.fromkeys(caveat for one in run.published for caveat in one.card.caveats))
 
 
+def _memory(run: Rehearsal) -> Iterable[str]:
+    """The ledger of each pool's fullest GPU, and how many requests it admits within what band."""
+    for pool in run.pools:
+        if not pool.memory:
+            continue
+        whose = f" of the {pool.role} pool" if len(run.pools) > 1 else ""
+        yield f"<h2>Memory{escape(whose)}</h2>"
+        yield _paragraph(phrases.capacity_text(pool))
+        rows = [(line.label, f"{line.gib:,.2f}", line.formula) for line in pool.memory]
+        yield _table(("part", "GiB", "from"), rows, texts=2)
+
+
 def _made_of(run: Rehearsal) -> Iterable[str]:
     yield "<h2>What was rehearsed</h2>"
     rows = [
@@ -243,10 +258,17 @@ def _env(env: Any) -> list[str]:
     return [f"{name}={text}" for name, text in env.items()]
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 0) -> str:
+    """A table whose column number `texts` and those after it hold text; none where it is 0."""
+
+    def side(at: int) -> str:
+        return ' class="text"' if texts and at >= texts else ""
+
+    head = "".join(f'<th scope="col"{side(at)}>{escape(name)}</th>' for at, name in enumerate(heads))
     body = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
+        f'<tr><th scope="row">{escape(row[0])}</th>'
+        + "".join(f"<td{side(at)}>{escape(printable(cell))}</td>" for at, cell in enumerate(row[1:], 1))
+        + "</tr>"
         for row in rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -14,6 +14,9 @@ from perilune.rehearse.report.text import rate, share, short_time
 from perilune.rehearse.tally import Targets
 
 BINDS = {"state": "the KDA state pool binds", "kv": "the KV pool binds", "asked": "--max-running-requests binds"}
+ALIKE = 1.01
+STILL = 10
+"""Factors: the longest latency over a p90 that it coincides with; the longest gap of an answer over p99 to ask why."""
 CAUSES = {
     "state_slots": "state slots",
     "kv_tokens": "KV tokens",
@@ -41,7 +44,7 @@ def pools_text(run: Rehearsal) -> str:
     several = len(run.pools) > 1
     return "; ".join(
         f"{f'{pool.role}: ' if several else ''}{count(pool.replicas, 'server')} of "
-        f"{count(pool.gpus, 'GPU')}, {pool.shape}"
+        f"{count(pool.gpus, pool.unit)}, {pool.shape}"
         for pool in run.pools
     )
 
@@ -105,7 +108,47 @@ def trust_text(run: Rehearsal) -> str:
     """What the step times rest on and how wide they are, in words."""
     low, high = run.outcome.error_band
     says = f"Step times are {printable(run.basis_says).rstrip('.')}" if run.basis_says else BASES[run.outcome.basis]
-    return f"Predicted, not measured. {says}; expect real times {_off(low)} to {_off(high)}."
+    wide = f"Predicted, not measured. {says}; expect real medians {_off(low)} to {_off(high)}"
+    unsure = [pool for pool in run.pools if pool.unsure and pool.cap_band and _tells(run, pool)]
+    caps = " and ".join(f"{_cap(pool)} on {pool.role} servers" if len(run.pools) > 1 else _cap(pool) for pool in unsure)
+    return f"{wide}{f', if as many requests are admitted as here: {caps}' if caps else ''}."
+
+
+def _tells(run: Rehearsal, pool: PoolFacts) -> bool:
+    """Whether fewer requests would have run at the low end of the pool's band, or more at its high end."""
+    most = _most(run, pool)
+    low, high = pool.cap_band or (pool.cap, pool.cap)
+    return most > low or (most >= pool.cap and high > pool.cap)
+
+
+def _cap(pool: PoolFacts) -> str:
+    """What the ledger admits, and within what band."""
+    if not pool.unsure or pool.cap_band is None:
+        return f"{pool.cap:,}"
+    low, high = pool.cap_band
+    return f"{pool.cap:,} (within the error of predicted memory {f'{low:,}' if low else 'no boot'} to {high:,})"
+
+
+def remarks(run: Rehearsal) -> list[str]:
+    """What is odd about the latencies, and why: percentiles that coincide, an answer that stood still."""
+    found = run.outcome
+    e2e, itl = found.e2e_s, found.itl_s
+    said = []
+    if e2e.count > 1 and e2e.max <= e2e.p90 * ALIKE:
+        speculates = run.acceptance is not None and not run.acceptance.mix
+        alike, flags = ("length and acceptance", ", --acceptance-mix") if speculates else ("length", "")
+        said.append(
+            f"E2E, p90 and above coincide, for requests are alike in {alike}; those of real ones lie further apart "
+            f"(--random-range-ratio{flags})."
+        )
+    if itl.count and itl.max > itl.p99 * STILL:
+        why = "waiting prompts are prefilled before answers go on"
+        if len(run.pools) > 1:
+            why = "after its first token it waited for its KV or for a place on a decode server"
+        why += ", or the request was retracted" if found.requests.retracted else ""
+        why += ", or its server was down" if "failures" in run.settings else ""
+        said.append(f"ITL, max: an answer stood still for {short_time(itl.max)}: {why}.")
+    return said
 
 
 def _off(factor: float) -> str:
@@ -122,7 +165,10 @@ def acceptance_text(run: Rehearsal) -> str:
         parts = ", ".join(f"{length:g} for {share(weight / whole)}" for length, weight in found.mix)
         return f"A speculative step yields {parts} of the requests ({found.length:.3g} tokens on average)."
     start = "Assumed: a" if found.assumed else "A"
-    return f"{start} speculative step yields {found.length:g} tokens on average ({printable(found.source)})."
+    return (
+        f"{start} speculative step yields {found.length:g} tokens on average, of every request alike "
+        f"({printable(found.source)})."
+    )
 
 
 def slo_text(slo: Targets) -> str:
@@ -156,11 +202,26 @@ def admitted(run: Rehearsal) -> list[tuple[str, str]]:
 def _admitted(run: Rehearsal, pool: PoolFacts) -> str:
     if pool.role == "prefill":
         each = pool.cap // pool.replicas
-        most = max((one.admitted_max for one in run.outcome.replicas if one.role == "prefill"), default=0)
+        most = _most(run, pool) // pool.replicas
         return f"at most {most:,} at once on a server; the ledger admits {each:,} there, {_bound(most, each, pool)}"
-    most = run.outcome.admitted_max
+    most = _most(run, pool)
     seen = f"; published of this command: {run.published_cap:,} a server" if run.published_cap is not None else ""
-    return f"at most {most:,} at once; the ledger admits {pool.cap:,}, {_bound(most, pool.cap, pool)}{seen}"
+    return f"at most {most:,} at once; the ledger admits {_cap(pool)}, {_bound(most, pool.cap, pool)}{seen}"
+
+
+def capacity_text(pool: PoolFacts) -> str:
+    """What one pool admits, within what band, and what binds."""
+    several = f" on {pool.replicas:,} servers" if pool.replicas > 1 else ""
+    return f"It admits {_cap(pool)}{several}: {BINDS[pool.binds]}. Below, the fullest {pool.unit}, in GiB."
+
+
+def _most(run: Rehearsal, pool: PoolFacts) -> int:
+    """Most requests at once in a pool; of a prefill pool on its busiest server, times its servers."""
+    if pool.role == "prefill":
+        return pool.replicas * max(
+            (one.admitted_max for one in run.outcome.replicas if one.role == "prefill"), default=0
+        )
+    return run.outcome.admitted_max
 
 
 def _bound(most: int, cap: int, pool: PoolFacts) -> str:
@@ -214,12 +275,13 @@ def compared(one: Published, found: Outcome) -> bool:
     return one.comparable and found.ttft_s.count > 0 and found.tpot_s.count > 0
 
 
-def output_text(found: Outcome) -> str:
+def output_text(run: Rehearsal) -> str:
     """Tokens a second, per GPU and in all."""
+    found = run.outcome
     if not found.output_tokens:
         return "nothing was served"
     each, output = rate(found.tokens_per_second_per_gpu), rate(found.output_tokens_per_second)
-    return f"{each} tokens/s per GPU (input + output); {output} output/s in all"
+    return f"{each} tokens/s per {run.pools[0].unit} (input + output); {output} output/s in all"
 
 
 def against(one: Published, found: Outcome) -> tuple[float, float, float]:

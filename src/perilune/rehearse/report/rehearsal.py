@@ -11,6 +11,8 @@ import msgspec
 from perilune.facts.hardware import platform
 from perilune.plan.deployment import Role
 from perilune.plan.display import shape_text
+from perilune.plan.memory import Ledger
+from perilune.plan.memory.pools import GIB
 from perilune.plan.planned import ENGINE, PlannedPool
 from perilune.rehearse.acceptance import Acceptance
 from perilune.rehearse.offered import OfferedLoad
@@ -25,8 +27,21 @@ ANSWERING = ("unified", "decode")
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryLine:
+    """A line of a pool's ledger: GiB of the fullest GPU, and how they come about."""
+
+    label: str
+    gib: float
+    formula: str
+
+
+@dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """One pool as it was rehearsed. `cap` is what the ledger admits on all its replicas together."""
+    """One pool as it was rehearsed.
+
+    `cap` is what the ledger admits on all its replicas together, `cap_band` the least and most within the band of the
+    predicted memory, None where that is exact.
+    """
 
     role: Role
     platform: str
@@ -40,6 +55,18 @@ class PoolFacts:
     binds: str  # state | kv | asked
     command: tuple[str, ...]
     env: Mapping[str, str]
+    cap_band: tuple[int, int] | None = None
+    memory: tuple[MemoryLine, ...] = ()
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the memory's band changes how many requests are admitted."""
+        return self.cap_band is not None and self.cap_band[0] != self.cap_band[1]
+
+    @property
+    def unit(self) -> str:
+        """What is counted as a GPU: a GPU, a die or a card."""
+        return platform(self.platform).unit
 
     @property
     def label(self) -> str:
@@ -52,6 +79,8 @@ def facts_of(item: PlannedPool, replicas: int) -> PoolFacts:
     found, pool = item.ledger, item.pool
     if found.sizing is None or found.inputs is None:
         raise ValueError(f"the {pool.role} pool does not boot")
+    servers = found.inputs.attn_dp * replicas
+    band = found.requests_range
     return PoolFacts(
         role=pool.role,
         platform=pool.platform,
@@ -61,11 +90,20 @@ def facts_of(item: PlannedPool, replicas: int) -> PoolFacts:
         shape=shape_text(item.resolved.values),
         gpus=pool.gpus,
         replicas=replicas,
-        cap=found.sizing.requests * found.inputs.attn_dp * replicas,
+        cap=found.sizing.requests * servers,
         binds=str(found.sizing.binds),
         command=(*item.server.program, *item.server.argv),
         env=dict(pool.server.env),
+        cap_band=None if band is None else (band.low * servers, band.high * servers),
+        memory=_memory(found),
     )
+
+
+def _memory(found: Ledger) -> tuple[MemoryLine, ...]:
+    """The lines of the fullest GPU that are worth a hundredth of a GiB; they add up to its memory but for the rest."""
+    fullest = min(found.stages, key=lambda stage: stage.free_gib).index
+    lines = [(line, line.value / GIB) for line in found.lines(fullest) if isinstance(line.value, int)]
+    return tuple(MemoryLine(line.label, gib, line.formula) for line, gib in lines if abs(gib) >= 0.005)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ def summary(run: Rehearsal) -> list[Line]:
     if found.interrupted:
         lines += [*_wrapped("Interrupted: what follows is what had happened until then.", "bad"), Line("")]
     lines += _latencies(found)
+    lines += [line for text in phrases.remarks(run) for line in _wrapped(text, "dim", indent="- ")]
     lines.append(Line(""))
     for label, text, style in _facts(run):
         lines += _labelled(label, text, style)
@@ -58,7 +59,7 @@ def _latencies(found: Outcome) -> Iterator[Line]:
 
 def _facts(run: Rehearsal) -> Iterator[tuple[str, str, str]]:
     found = run.outcome
-    yield "throughput", phrases.output_text(found), ""
+    yield "throughput", phrases.output_text(run), ""
     if run.slo is not None:
         yield "goodput", phrases.goodput_text(run), "good" if run.slo_met else "bad"
     served = found.requests.completed > 0
@@ -86,6 +87,7 @@ def _over_time(found: Outcome) -> Iterator[Line]:
         yield Line(f"{label:<{LABEL}}{sparkline(values, width, top):<{width}}  peak {peak}")
     end = short_time(found.duration_s)
     yield Line(f"{'':<{LABEL}}0 s{end:>{max(min(len(series.running), width) - 3, len(end) + 1)}}", "dim")
+    yield Line(f"{'':<{LABEL}}peaks are of means over {short_time(series.bin_s)}", "dim")
 
 
 def _published(run: Rehearsal) -> Iterator[Line]:

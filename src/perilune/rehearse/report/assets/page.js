@@ -58,6 +58,7 @@ const page = (() => {
       }
       const width = Math.max(place.clientWidth, 200);
       drawing.chart = new uPlot({ width, height, ...made }, data, place);
+      drawing.chart.setLegend({ idx: null }, false); // says what each series says without a cursor
       if (group) {
         if (!groups.has(group)) groups.set(group, new Set());
         groups.get(group).add(drawing.chart);

@@ -9,6 +9,11 @@
     label, stroke: ink(color), width: 1.6, dash, points: { show: false },
     value: (_, value) => number(value), ...extra,
   });
+  // What a legend says of a series: its value under the cursor, else what tells most of the whole of it.
+  const POINT = "point at the chart";
+  const pointed = (told, whole) => (_, value, series_, at) =>
+    at === null || at === undefined ? whole : value === null || value === undefined ? "–" : told(value);
+  const count = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
   const short = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
   // Instants: in seconds where ten minutes are in view, else in minutes, from six hours in hours.
   const units = (range) => (range < 600 ? [1, "s"] : range < 21600 ? [60, "min"] : [3600, "h"]);
@@ -65,9 +70,10 @@
           axis({ values: (_, splits) => splits.map((value) => `${value} %`), size: 52 }),
         ],
         series: [
-          { label: "at or below", value: (_, value) => (value === null ? "–" : `${number(value)} ${unit}`) },
-          ...tables.map(({ label, color }, index) => line(label, color, dashes[index], {
-            spanGaps: true, value: (_, value) => (value === null || value === undefined ? "–" : `${number(value)} %`),
+          { label: "at or below", value: pointed((value) => `${number(value)} ${unit}`, POINT) },
+          ...tables.map(({ label, color, x, y }, index) => line(label, color, dashes[index], {
+            spanGaps: true,
+            value: pointed((value) => `${number(value)} %`, `median ${number(x[y.findIndex((part) => part >= 50)])} ${unit}`),
           })),
         ],
       }),
@@ -95,10 +101,12 @@
         },
         axes: [time(), axis({ values: (_, splits) => splits.map((value) => number(value) + unit), size: 66 })],
         series: [
-          { label: "time", value: (_, value) => (value === null ? "–" : spent(value)) },
-          ...present.map(([, label, color], index) => line(label, color, dashes[index], {
+          { label: "time", value: pointed(spent, POINT) },
+          ...present.map(([key, label, color], index) => line(label, color, dashes[index], {
             fill: fill && index === 0 ? ink(color) + "22" : undefined,
-            value: (_, value) => (value === null || value === undefined ? "–" : number(value) + unit),
+            value: pointed(
+              (value) => number(value) + unit, `up to ${number(series[key].reduce((a, b) => Math.max(a, b)))}${unit}`,
+            ),
           })),
         ],
       }),
@@ -156,7 +164,7 @@
     const now = u.posToVal(left, "x");
     const bin = Math.floor(now / one.bin);
     const step = one.spans.find(([start, end]) => start <= now && now < end);
-    const doing = step ? `; ${step[2]}: ${number(step[3])} requests, ${number(step[4])} tokens, ${number((step[1] - step[0]) * 1000)} ms` : "";
+    const doing = step ? `; ${step[2]}: ${count(step[3], "request")}, ${count(step[4], "token")}, ${number((step[1] - step[0]) * 1000)} ms` : "";
     reading.textContent =
       `${one.name} at ${spent(now)}: ${number(one.running[bin])} running, ${number(one.queued[bin])} queued${doing}`;
   };
