@@ -52,8 +52,8 @@ def reach(s: Subject, asked: int, admitted: int) -> tuple[str, tuple[Edit, ...]]
     """
     load = s.workload if s.workload.length else ASSUMED
     best = _best(s, asked, load)
-    if best.runs <= admitted:
-        best = _fewer_groups(s, asked, load)
+    if best.runs < asked:
+        best = max(best, _fewer_groups(s, asked, load), key=lambda reached: reached.runs)
     assumed = "" if load is s.workload else f" ({load.length:,} tokens are taken for each)"
     if best.runs <= admitted:
         return f"No flags admit more requests{assumed} on this hardware: use more GPUs per server.", ()

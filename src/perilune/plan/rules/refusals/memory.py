@@ -106,6 +106,10 @@ def _fewer_groups(server: Server, found: Ledger) -> Server:
     return next(booting, smaller[-1] if inputs is not None and rest_gib(inputs) > 0 else server)
 
 
+def _split_given(found: Ledger) -> bool:
+    return bool({"max_mamba_cache_size", "mamba_full_memory_ratio"} & set(found.resolved.given))
+
+
 def _some_unused(found: Ledger) -> bool:
     r = found.resolved
     return bool(r["tp_size"] * r["pp_size"] < r["nnodes"] * r.platform.gpus_per_node)
@@ -204,6 +208,24 @@ MEMORY: tuple[Known, ...] = (
         _all_gpus,
         ("--tp-size", "--mem-fraction-static"),
         _some_unused,
+    ),
+    known(
+        "state-pool-small",
+        r"state cache is too small to serve any requests",
+        "One request needs more state slots than the pool has.",
+        "raise --mem-fraction-static",
+        raise_fraction,
+        ("--mem-fraction-static",),
+        lambda found: not _split_given(found),
+    ),
+    known(
+        "state-pool-small",
+        r"state cache is too small to serve any requests",
+        "Attention DP keeps the attention's weights and the states whole in every group, each with a pool of its own.",
+        "remove attention DP, or lower it",
+        _fewer_groups,
+        ("--attn-dp-size",),
+        lambda found: _in_dp_groups(found) and not _split_given(found),
     ),
     known(
         "state-pool-small",
