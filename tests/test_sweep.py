@@ -108,8 +108,20 @@ def test_a_point_that_admits_fewer_than_asked_is_marked() -> None:
     lines = stdout(*flags, "--concurrency", "1,64").splitlines()
     one, many = (next(line for line in lines if f"N={number} " in line) for number in (1, 64))
     assert one.split()[-2:] == ["1", "1"]
-    assert many.split()[-2:] == ["42<", "42"]
+    assert many.split()[-2:] == ["42<", "42~"]
     assert "<  The ledger admits fewer than N: the others wait, which is in their TTFT." in lines
+
+
+def test_what_the_band_of_memory_may_change_is_said() -> None:
+    """MI350X Balanced with speculation: its plan admits 26 within 14 to 31."""
+    flags = ("--hardware", "mi350x", "--strategy", "balanced", "--isl", "8192", "--osl", "64", "--requests", "64")
+    planned = CliRunner().invoke(cli, ["plan", *flags[:-2], "--concurrency", "64"]).stdout
+    text = stdout(*flags, "--concurrency", "1,64")
+    cap, low, high = re.findall(r"(\d+) may be (\d+) to (\d+)", text)[0]
+    assert " ".join(planned.split()).count(f"{low} to {high}") >= 1
+    one, many = (next(line for line in text.splitlines() if f"N={number} " in line) for number in (1, 64))
+    assert "~" not in one
+    assert many.split()[-2:] == [f"{cap}<", f"{cap}~"]
 
 
 def test_no_label_of_the_page_leaves_its_picture() -> None:

@@ -41,6 +41,7 @@ def document(run: Rehearsal) -> dict[str, Any]:
         "requests": _fields(found.requests),
         "admitted_max": found.admitted_max,
         "admitted_cap": run.cap,
+        "admitted_band": None if run.cap_band is None else list(run.cap_band),
         "waits_s": dict(found.waits_s),
         "cache": {"hit_tokens": found.hit_tokens, "prompt_tokens": found.prompt_tokens},
         "slo": _slo(run),

@@ -140,6 +140,12 @@ class Rehearsal:
         return sum(pool.cap for pool in self.pools if pool.role in ANSWERING)
 
     @property
+    def cap_band(self) -> tuple[int, int] | None:
+        """The least and most that the cap may be; None where the memory is exact."""
+        bands = [pool.cap_band for pool in self.pools if pool.role in ANSWERING and pool.cap_band is not None]
+        return (sum(low for low, _ in bands), sum(high for _, high in bands)) if bands else None
+
+    @property
     def goodput(self) -> float | None:
         """Share of the requests within the SLO; None without one, or where nothing was served."""
         return self.outcome.goodput.get("share") if self.slo is not None else None

@@ -180,7 +180,7 @@ def _row(one: Swept) -> str:
         "-" if one.interactivity is None else f"{one.interactivity:,.1f}",
         "-" if one.throughput is None else f"{one.throughput:,.0f}",
         f"{result['admitted_max']:,}{', fewer than asked' if one.short else ''}",
-        f"{result['admitted_cap']:,}",
+        f"{result['admitted_cap']:,}" if one.unsure is None else one.unsure,
         f"{result['gpus']:,}",
         "yes" if one.best else "",
     )

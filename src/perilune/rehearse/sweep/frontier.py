@@ -33,6 +33,16 @@ class Swept:
         asked = self.point.load.concurrency
         return self.refused is None and asked is not None and asked > self.result["admitted_cap"]
 
+    @property
+    def unsure(self) -> str | None:
+        """The least and most that the ledger may admit, where either would have changed the run."""
+        if self.refused is not None or self.result["admitted_band"] is None:
+            return None
+        most, cap = self.result["admitted_max"], self.result["admitted_cap"]
+        low, high = self.result["admitted_band"]
+        tells = most > low or (most >= cap and high > cap)
+        return f"{cap:,} may be {f'{low:,}' if low else 'no boot'} to {high:,}" if tells else None
+
 
 @dataclass(frozen=True, slots=True)
 class Series:

@@ -27,6 +27,7 @@ KEPT: Final = (
     "requests",
     "admitted_max",
     "admitted_cap",
+    "admitted_band",
     "waits_s",
     "cache",
     "notes",

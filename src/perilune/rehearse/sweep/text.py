@@ -13,6 +13,7 @@ from perilune.rehearse.sweep.frontier import Series, Swept, series
 
 COLUMNS: Final = 68
 ROWS: Final = 15
+SAID: Final = 6
 HEAD: Final = (
     f"{'':2}{'load':>9}{'TTFT p50':>11}{'TPOT p50':>11}{'tok/s/user':>12}{'tok/s/GPU':>11}{'at once':>10}{'admits':>9}"
 )
@@ -40,6 +41,12 @@ def sweep_lines(found: Sequence[Swept], missing: int) -> Iterator[Line]:
     yield Line("")
     if any(one.short for one in found):
         told = "<  The ledger admits fewer than N: the others wait, which is in their TTFT."
+        yield from (Line(text, "dim") for text in wrapped(told, WIDTH))
+    unsure = list(dict.fromkeys(one.unsure for one in found if one.unsure))
+    if unsure:
+        told = (
+            f"~  Within the error of predicted memory {', '.join(unsure[:SAID])}{' and so on' * (len(unsure) > SAID)}."
+        )
         yield from (Line(text, "dim") for text in wrapped(told, WIDTH))
     yield from (Line(text, "dim") for text in wrapped(_trust(found), WIDTH))
     if missing:
@@ -82,11 +89,12 @@ def _row(one: Swept) -> str:
     )
     user = "-" if one.interactivity is None else f"{one.interactivity:,.1f}"
     gpu = "-" if one.throughput is None else f"{one.throughput:,.0f}"
+    cap = result["admitted_cap"]
     once = f"{result['admitted_max']:,}{'<' if one.short else ''}"
     mark = "*" if one.best else ""
     return (
         f"{mark:2}{asked:>9}{_time(result['ttft_s']['p50']):>11}{_time(result['tpot_s']['p50']):>11}{user:>12}{gpu:>11}"
-        f"{once:>10}{result['admitted_cap']:>9,}"
+        f"{once:>10}{f'{cap:,}' + ('~' if one.unsure else ''):>9}"
     )
 
 
