@@ -37,6 +37,7 @@ def read_documents(text: Text, beside: Beside | None = None) -> Reading:
     kinds: list[str] = []
     others: list[Node] = []
     around.configs = {name: words for root in roots for name, words in config.in_config_map(text, root, around)}
+    services = [root for root in roots if scalar(get(root, "kind")) == "Service"]
     for root in roots:
         kind, before = _kind(root), len(around.found)
         if kind == "compose file":
@@ -48,7 +49,7 @@ def read_documents(text: Text, beside: Beside | None = None) -> Reading:
         elif kind:
             name = scalar(get(root, "metadata", "name")) or ""
             way = _apart(root, kind, name, fleets)
-            pods.read(text, root, replace(around.of(kind, name), way=way))
+            pods.read(text, root, replace(around.of(kind, name), way=way), services)
         own = platform_in(*_labels(root))
         around.found[before:] = [replace(one, platform=one.platform or own) for one in around.found[before:]]
         kinds += [kind] if kind else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import yaml
@@ -14,6 +14,7 @@ from perilune.plan.sources.inner import inner_script
 from perilune.plan.sources.launch import Surroundings, add_command, read_script
 from perilune.plan.sources.mentions import LAUNCHER
 from perilune.plan.sources.nodes import Node, end_of, get, items, pairs, scalar, script_of, start_of, word_of
+from perilune.plan.sources.pod_setting import labels_of, settings, unreached
 from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
@@ -27,11 +28,12 @@ _ACCELERATOR = re.compile(r"^(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|huawei\.com/
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container and what its manifest says of it: the role, the nodes that an
+    """A container and what its manifest says of it: the pod around it, the role, the nodes that an
     operator spreads it over, the GPUs of each, and where its pod stands.
     """
 
     node: Node
+    spec: Node
     role: str
     nodes: int
     gpus: int | None
@@ -51,18 +53,22 @@ class Shape:
         return Shape(nodes or self.nodes, _whole(scalar(get(node, "resources", "limits", "gpu"))) or self.gpus)
 
 
-def read(text: Text, root: Node, around: Surroundings) -> None:
-    """Add the servers of every container of a manifest, and of the scripts in a ConfigMap."""
+def read(text: Text, root: Node, around: Surroundings, services: Sequence[Node] = ()) -> None:
+    """Add the servers of every container of a manifest, and of the scripts in a ConfigMap.
+
+    `services` are the Services that stand beside it, of which some may send to it.
+    """
     if around.kind == "ConfigMap":
         for key, value in pairs(get(root, "data")):
             if isinstance(value, yaml.ScalarNode) and LAUNCHER.search(value.value):
                 read_script(script_of(text, value), around.of("script in a ConfigMap", str(key.value)))
     size = scalar(get(root, "spec", "leaderWorkerTemplate", "size"))
-    for container in _containers(root, around.name, Shape(), set()):
+    containers = list(_containers(root, around.name, Shape(), set()))
+    for container in containers:
         nodes = container.nodes if container.nodes > 1 else _whole(size)
         host = f"the pod {container.role or around.name or around.kind} (line {text.line(container.pod)})"
         part = replace(around, given=_group(container, size), group_size=nodes, host=host)
-        _read_container(text, container, part)
+        _read_container(text, container, part, services if len(containers) == 1 else (), labels_of(root))
 
 
 def _group(container: Container, size: str | None) -> dict[str, Word]:
@@ -88,9 +94,9 @@ def _containers(node: Node, role: str, shape: Shape, seen: set[int]) -> Iterator
     for key, value in pairs(node):
         if key.value == "containers":
             for item in items(value):
-                yield Container(item, role, shape.nodes, shape.gpus, start_of(key))
+                yield Container(item, node, role, shape.nodes, shape.gpus, start_of(key))
         elif key.value == "mainContainer":
-            yield Container(value, role, shape.nodes, shape.gpus, start_of(key))
+            yield Container(value, node, role, shape.nodes, shape.gpus, start_of(key))
         elif isinstance(value, yaml.CollectionNode):
             inner = _joined(role, _TEMPLATES[key.value]) if key.value in _TEMPLATES else role
             if get(value, "componentType") is not None or get(value, "extraPodSpec") is not None:
@@ -108,7 +114,9 @@ def _joined(name: str, part: str) -> str:
     return f"{name} {part}".strip()
 
 
-def _read_container(text: Text, container: Container, outer: Surroundings) -> None:
+def _read_container(
+    text: Text, container: Container, outer: Surroundings, services: Sequence[Node], labels: Mapping[str, str]
+) -> None:
     node = container.node
     image = get(node, "image")
     around = outer.of(outer.kind, container.role, scalar(image), start_of(image) if image is not None else None)
@@ -129,6 +137,11 @@ def _read_container(text: Text, container: Container, outer: Surroundings) -> No
     start_words(text, words, span, around)
     if len(around.found) == before:
         return
+    if len(around.found) == before + 1:
+        (found,) = around.found[before:]
+        around.notes += settings(text, container.spec, node, found)
+        sent = (unreached(text, service, labels, node, found) for service in services)
+        around.notes += [note for note in sent if note is not None]
     for place in items(get(node, "envFrom"))[:1]:
         message = "Variables from `envFrom` are not known here."
         around.notes.append(Note(message, text.line(start_of(place))))
