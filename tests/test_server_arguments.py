@@ -213,7 +213,7 @@ HINTS = {
     "--mamba-ful-memory-ratio=5": "the closest one is --mamba-full-memory-ratio.",
     "--crash-on-nan": "--crash-on-nan is gone and nothing replaces it.",
     "--max-model-len 8": "--max-model-len is now --context-length. The vLLM name.",
-    "--hicache-s 5": "--hicache-s is the beginning of several flags: write the one that you mean in full.",
+    "--hicache-s 5": "Write the flag that --hicache-s stands for in full.",
     "--kv-cache-dtype fp8": "--kv-cache-dtype fp8 is now fp8_e4m3.",
     "--node-rank <node-rank>": "--node-rank still holds the placeholder <node-rank>.",
     "--zzzz 1": "--zzzz is not a flag of SGLang.",

@@ -31,7 +31,7 @@ def _unknown(spelled: str) -> str:
             return f"{spelled} is gone and nothing replaces it.{_note(rename)}"
         return f"{spelled} is now {rename.to}.{_note(rename)}"
     if matching(spelled):
-        return f"{spelled} is the beginning of several flags: write the one that you mean in full."
+        return f"Write the flag that {spelled} stands for in full."
     near = closest_flag(spelled)
     shown = spelled[:80]
     return (

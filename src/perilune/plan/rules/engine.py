@@ -158,9 +158,9 @@ def rewritten(s: Subject) -> Iterator[Says]:
             continue
         flag, was, now = option.name, _shown(rewrite.before), _shown(rewrite.after)
         edits, honoured = _agreeing(s, option, rewrite), _honoured(s, rewrite)
-        fix = f"Reckon with {now}, whatever is written."
+        fix = f"Nothing to change: all figures here are of {now}."
         if honoured:
-            fix = f"Reckon with {now}, or set {HONOUR}=1 for {was}: the workspace then comes out of what that leaves."
+            fix = f"Nothing to change, or set {HONOUR}=1 to have {was}: the workspace comes out of what that leaves."
         yield Says(
             f"The engine changes {flag} from {was} to {now}: {rewrite.reason}",
             "" if edits else fix,

@@ -29,10 +29,29 @@ def _spell(server: Server, _: Ledger) -> Server:
             continue
         near = closest_flag(flag.spelled)
         if near is not None and not matching(flag.spelled):
-            words = list(server.argv)
-            words[flag.position] = words[flag.position].replace(flag.spelled, near, 1)
-            server = Server(tuple(words), server.env, server.program, server.wrapper)
+            server = _renamed(server, flag.position, flag.spelled, near)
     return server
+
+
+def _in_full(server: Server, found: Ledger) -> Server:
+    """Write out each beginning of several flags, where just one of them takes what follows it."""
+    for flag in server.flags:
+        if flag.option is not None:
+            continue
+        written = [_renamed(server, flag.position, flag.spelled, name) for name in matching(flag.spelled)]
+        taken = [tried for tried in written if refusal(sized(tried, found)) != refusal(found) and _parsed(tried, found)]
+        server = taken[0] if len(taken) == 1 else server
+    return server
+
+
+def _renamed(server: Server, position: int, spelled: str, name: str) -> Server:
+    words = list(server.argv)
+    words[position] = words[position].replace(spelled, name, 1)
+    return Server(tuple(words), server.env, server.program, server.wrapper)
+
+
+def _parsed(server: Server, found: Ledger) -> bool:
+    return sized(server, found).error_stage != "parse"
 
 
 def _today(server: Server, found: Ledger) -> Server:
@@ -74,6 +93,13 @@ def _plain(text: str) -> str:
 
 
 SPELLING: tuple[Known, ...] = (
+    known(
+        "flag-gone",
+        r"ambiguous option",
+        "Several flags begin like it.",
+        "write the flag in full",
+        _in_full,
+    ),
     known(
         "flag-gone",
         r"unrecognized arguments|ambiguous option",
