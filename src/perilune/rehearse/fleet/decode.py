@@ -40,6 +40,7 @@ class DecodeMemory(Memory):
 
     def _send_back(self, rank: Rank, live: Live, now: int) -> None:
         assert isinstance(rank, DecodeRank)  # noqa: S101 - a decode server has no other
+        rank.seated -= 1
         if self.backup:
             rank.retracted.append((live, now))
             self._tally.retract(live, now)
@@ -125,7 +126,7 @@ class DecodeReplica(Replica):
             place = rank.arriving.pop(live, None)
             if place is not None:
                 place.since = now
-                place.seat = self._running_on(rank) + len(rank.landed) < self.engine.requests
+                place.seat = rank.seated + len(rank.landed) < self.engine.requests
                 rank.landed.append((live, place))
                 self._reconsider(rank, now)
                 return
@@ -198,6 +199,11 @@ class DecodeReplica(Replica):
         self._rows = sum([lane.batch.count for lane in self.lanes])  # room set apart is no running request
         super()._schedule()
 
+    def _end(self, rank: Rank, live: Live, now: int) -> None:
+        assert isinstance(rank, DecodeRank)  # noqa: S101 - a decode server has no other
+        rank.seated -= 1
+        super()._end(rank, live, now)
+
     def _grant(self, rank: DecodeRank, now: int) -> None:
         batches = [lane.batch for lane in self.lanes if lane.rank is rank]
         granted, blocked = rank.grant(batches, self._running_on(rank), now)
@@ -223,10 +229,12 @@ class DecodeReplica(Replica):
         while landed and len(flight.done) < seats:
             live, place = landed.popleft()
             cause = "transfer" if place.seat else engine.limit_cause
-            tally.waits[cause] = tally.waits.get(cause, 0) + now - place.since
+            if now > place.since:
+                tally.waits[cause] = tally.waits.get(cause, 0) + now - place.since
             live.claim, live.held = place.claim, place.held
             live.start, live.done, live.where = 0, live.isl, self.index
             tally.admitted(live, now)
+            rank.seated += 1
             if live.first < 0:
                 live.out = 1
                 tally.first(live, now)

@@ -69,7 +69,7 @@ class Place:
 class DecodeRank(Rank):
     """The queue for room, and the requests between it and the running batch."""
 
-    __slots__ = ("_ahead", "_settings", "arriving", "landed", "looked", "retracted")
+    __slots__ = ("_ahead", "_settings", "arriving", "landed", "looked", "retracted", "seated")
 
     def __init__(self, engine: Engine, tally: Tally, settings: DecodeSettings) -> None:
         super().__init__(engine, tally)
@@ -79,6 +79,7 @@ class DecodeRank(Rank):
         self.arriving: dict[Live, Place] = {}  # their KV is not here yet
         self.landed: deque[tuple[Live, Place]] = deque()
         self.retracted: deque[tuple[Live, int]] = deque()  # and since when
+        self.seated = 0  # requests that were let in and have not left
         self.looked = 0  # how many of them there were when room was last looked for
 
     @property
