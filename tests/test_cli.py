@@ -357,6 +357,13 @@ def test_a_memory_that_is_too_small_lacks_one_amount(perilune) -> None:
     assert float(legend) == pytest.approx(free - weights - besides, abs=0.011)
 
 
+def test_a_formula_of_the_ledger_is_cut_at_a_term_and_says_so(perilune) -> None:
+    text = " ".join(perilune(f"memory --platform b300 -- {SERVE}").out.split())
+    assert "…" not in text
+    assert "92 x 896 experts x (2 x 384 + 3,584) x 4 B" in text
+    assert "69 x 3 x 1,536 x 7,168 x 2 B (q_proj, k_proj and v_proj) + 9 more" in text
+
+
 def test_a_ratio_that_sizes_nothing_is_said_to_be_void(perilune) -> None:
     lengths = "--isl 8192 --osl 1024"
     pinned = perilune(f"memory --platform b300 {lengths} -- {SERVE} --max-mamba-cache-size 300").out

@@ -129,12 +129,20 @@ def _line_table(lines: Sequence[Figure]) -> object:
 
 
 def _shortened(formula: str, room: int) -> str:
-    """A formula that fits beside its part: of a sum the first terms, and how many more there are."""
-    if len(formula) <= room or " + " not in formula:
-        return formula
-    sum_, *_ = formula.split("; ")
-    terms = sum_.split(" + ")
-    return f"{terms[0]} + {len(terms) - 1} more" if len(terms) > 1 else formula
+    """A formula on two lines at most: of a longer sum the first term, and how many more there are."""
+    terms = _terms(formula.split("; ")[0])
+    return formula if len(formula) <= 2 * room or len(terms) == 1 else f"{terms[0]} + {len(terms) - 1} more"
+
+
+def _terms(formula: str) -> list[str]:
+    """The terms of a sum; what stands in brackets is one."""
+    found, depth, start = list[str](), 0, 0
+    for at, character in enumerate(formula):
+        depth += (character == "(") - (character == ")")
+        if not depth and formula.startswith(" + ", at):
+            found.append(formula[start:at])
+            start = at + 3
+    return [*found, formula[start:]]
 
 
 def basis_text(ledger: Ledger) -> str:

@@ -29,7 +29,7 @@ VERBS = {
 }
 
 
-PASTED = ("memory", "resolve", "explain")  # verbs that read a command line after `--`
+PASTED = ("memory", "resolve", "explain", "check")  # verbs that read a command line after `--`
 CHOSEN = ("plan", "commands")
 FOLLOWS = dict.fromkeys(
     ("--nodes", "--nnodes"),
