@@ -176,6 +176,11 @@ class DecodeReplica(Replica):
             if lane.rank is rank:
                 lane.batch.full = blocked
 
+    def _blocked(self, rank: Rank) -> bool:
+        """Whether it is known that nothing is let in before one of those that run leaves."""
+        lanes = [lane for lane in self.lanes if lane.rank is rank]
+        return any(lane.batch.count for lane in lanes) and all(lane.batch.full for lane in lanes)
+
     def _plan(self, now: int) -> bool:
         for rank in self._ranks():
             if rank.retracted:
@@ -185,7 +190,7 @@ class DecodeReplica(Replica):
             rank.looked = len(rank.retracted)
             if not rank.queue:
                 self._block(rank, blocked=False)
-            elif not rank.retracted:
+            elif not rank.retracted and not self._blocked(rank):
                 self._grant(rank, now)
         for lane in self.lanes:
             if lane.pending is None and isinstance(lane.rank, DecodeRank) and lane.rank.landed:
