@@ -602,6 +602,9 @@ def test_a_correction_says_every_edit_and_why(write) -> None:  # type: ignore[no
         "    write --reasoning-parser kimi_k3 (flag-value)",
     ]
     assert run(write(SOUND), "--platform", "b300", "--fix").stderr == ""
+    dashed = run(write(SOUND.replace("--tp-size", "\u2014tp-size")), "--platform", "b300", "--fix")
+    assert dashed.stdout == SOUND
+    assert dashed.stderr == "1 edit:\n    type line 1 as it was meant (typography)\n"
 
 
 def test_what_the_nodes_of_a_server_share_is_said_once(write) -> None:  # type: ignore[no-untyped-def]

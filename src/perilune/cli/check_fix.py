@@ -20,21 +20,24 @@ from perilune.plan.rules.edits import in_words
 from perilune.plan.server import Server
 from perilune.plan.sources.changes import Unplaceable, applied
 from perilune.plan.sources.correct import corrected
-from perilune.plan.sources.found import Reading, Word
+from perilune.plan.sources.found import Note, Reading, Word
 from perilune.plan.sources.judge import Judge, Judged, Routers
 from perilune.plan.sources.read import read_source
 from perilune.plan.sources.rewrite import rewritten
 from perilune.plan.sources.text import Text
 
 MOST_REPAIRS = 64
+TYPED = "typography"  # characters that reading itself takes as they were meant
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was changed in an input, and why."""
+    """What was changed in an input: how many edits, in words, and the rule that asked for them."""
 
     name: str
-    finding: Finding
+    rule: str
+    words: str
+    edits: int = 1
 
 
 def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Routers, *, strict: bool) -> int:
@@ -46,7 +49,7 @@ def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Rout
     made: list[Change] = []
     several = len({one.text.name for group in groups for one in group}) > 1
     for group in groups:
-        better = _fixed([_repaired(one, judge) for one in group], judge, routers, made)
+        better = _fixed([_repaired(one, judge, made) for one in group], judge, routers, made)
         left += [finding for finding in findings_of(better, judge, routers) if costs(finding, strict=strict)]
         for before, after in {one.text.name: (one, new) for one, new in zip(group, better, strict=True)}.values():
             _print_diff(before, after) if several else _print_whole(after)
@@ -58,20 +61,26 @@ def print_fixed(groups: Sequence[Sequence[Checked]], judge: Judge, routers: Rout
     return exit_code(left, strict=strict)
 
 
-def _repaired(one: Checked, judge: Judge) -> Checked:
+def _repaired(one: Checked, judge: Judge, made: list[Change]) -> Checked:
     """The input with the ends of its lines as their writer meant them, where it can still be read.
 
     One repair can bring a line into the command whose own end needs another.
     """
+    made += [_retyped(one, note) for note in one.reading.notes if note.id == TYPED and one.reading.text is not None]
     for _ in range(MOST_REPAIRS):
-        repairs = [note.repair for note in one.reading.notes if note.repair is not None]
-        if not repairs:
+        notes = [note for note in one.reading.notes if note.repair is not None]
+        if not notes:
             break
         try:
-            one = _read_again(one, applied(one.text, repairs), judge)
+            one = _read_again(one, applied(one.text, [note.repair for note in notes if note.repair]), judge)
         except (Unplaceable, UnusableInput):
             break
+        made += [_retyped(one, note) for note in notes]
     return one
+
+
+def _retyped(one: Checked, note: Note) -> Change:
+    return Change(one.text.name, note.id, f"type line {note.line} as it was meant")
 
 
 def _fixed(group: Sequence[Checked], judge: Judge, routers: Routers, made: list[Change]) -> list[Checked]:
@@ -79,7 +88,9 @@ def _fixed(group: Sequence[Checked], judge: Judge, routers: Routers, made: list[
     judged = [server for one in group for server in one.servers]
     found = corrected(judge, judged, routers or own)
     wanted = found.servers
-    made += [Change(judged[one.number].text.name, one.finding) for one in found.made]
+    for done in found.made:
+        edits = done.finding.edits
+        made.append(Change(judged[done.number].text.name, done.finding.id, in_words(edits), len(edits)))
     better: dict[str, Checked] = {}
     for name, one in {one.text.name: one for one in group}.items():
         servers = [found.server for found in one.reading.servers]
@@ -118,15 +129,13 @@ def _sides(before: Sequence[Judged], after: Sequence[Judged]) -> list[Judged]:
 
 def _print_made(made: Sequence[Change], *, several: bool) -> None:
     """How many edits there are and, for each finding, which: those that several servers share are said once."""
-    shared = Counter((note.name, note.finding.id, in_words(note.finding.edits)) for note in made)
-    if not shared:
+    if not made:
         return
-    edits = sum(len(note.finding.edits) for note in made)
-    click.echo(f"{counted(edits, 'edit')}:", err=True)
-    for (name, rule, words), servers in shared.items():
-        place = f"{name}: " if several else ""
-        on = f" (on {servers} servers)" if servers > 1 else ""
-        for line in wrapped(f"{place}{words} ({rule}){on}", "    "):
+    click.echo(f"{counted(sum(one.edits for one in made), 'edit')}:", err=True)
+    for one, servers in Counter(made).items():
+        place = f"{one.name}: " if several else ""
+        on = f", {servers} times" if servers > 1 else ""
+        for line in wrapped(f"{place}{one.words} ({one.rule}{on})", "    "):
             click.echo(line, err=True)
 
 
