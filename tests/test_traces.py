@@ -126,7 +126,7 @@ def test_azure_2025_images_are_told(tmp_path: Path) -> None:
     path.write_text("TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2024-10-15 00:00:00.0000000,2,900,120\n")
     found = traffic(path)
     assert flat(list(found.requests)) == [(0.0, 900, 120)]
-    assert found.notes == ["1 requests carry images of unknown size; they count as text"]
+    assert found.notes == ["1 request with images of unknown size, counted as text"]
 
 
 def test_burstgpt_failures_are_left_out() -> None:

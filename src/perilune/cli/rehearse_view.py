@@ -62,7 +62,7 @@ class Progress:
     def update(self, completed: int) -> None:
         """So many requests are done."""
         share = f" of {self._total:,} ({completed / self._total:.0%})" if self._total else ""
-        self._write(f"{completed:,}{share} requests; Ctrl-C ends with what there is")
+        self._write(f"requests done: {completed:,}{share}; Ctrl-C ends with what there is")
 
     def _write(self, text: str) -> None:
         if not self._shown:

@@ -96,8 +96,10 @@ def _asked(given: dict[str, Any]) -> tuple[Point, Wanted]:
 
 def _progress(done: int | None) -> None:
     """How many rehearsals are done, on a terminal; None wipes the line."""
+    from perilune.plan.display import counted
+
     if sys.stderr.isatty():
-        text = "" if done is None else f"{done:,} rehearsals"
+        text = "" if done is None else counted(done, "rehearsal")
         sys.stderr.write(f"\r{text:<40}\r")
         sys.stderr.flush()
 
@@ -135,7 +137,7 @@ def _judged(judged: Judged) -> dict[str, Any]:
 
 def _lines(found: Found, wanted: Wanted) -> Iterator[Line]:
     """The winner in full, and of each kind of rejection those that came nearest."""
-    from perilune.rehearse.report.phrases import count
+    from perilune.plan.display import counted
     from perilune.rehearse.report.summary import Line
     from perilune.rehearse.report.text import WIDTH, short_time, wrapped
     from perilune.rehearse.search import Verdict
@@ -144,7 +146,7 @@ def _lines(found: Found, wanted: Wanted) -> Iterator[Line]:
     load, by_default = wanted.load, wanted.gpus == DEFAULT_BUDGET
     asked = (
         f"{load.isl:,} + {load.osl:,} tokens, {wanted.concurrency:,} at once, {wanted.percentile} of {targets}, "
-        f"at most {count(wanted.gpus, 'GPU')}{' (unless --gpus says otherwise)' if by_default else ''}"
+        f"at most {counted(wanted.gpus, 'GPU')}{' (unless --gpus says otherwise)' if by_default else ''}"
     )
     yield from (Line(text, "head") for text in wrapped(asked, WIDTH))
     winner = found.winner
@@ -177,12 +179,12 @@ def _lines(found: Found, wanted: Wanted) -> Iterator[Line]:
 def _won(winner: Judged) -> Iterator[Line]:
     """The winner: what it does, how far to trust it, and the commands that plan it and rehearse all its servers."""
     from perilune.plan.compose.pool import STARTING_POINT, VERIFIED
-    from perilune.rehearse.report.phrases import count
+    from perilune.plan.display import counted
     from perilune.rehearse.report.summary import Line
     from perilune.rehearse.report.text import WIDTH, wrapped
 
     result, servers, point = winner.result or {}, winner.servers, winner.shape.point
-    name = f"{servers.said} x {winner.shape.name} on {count(winner.gpus, 'GPU')}"
+    name = f"{servers.said} x {winner.shape.name} on {counted(winner.gpus, 'GPU')}"
     yield from (Line(text, "good") for text in wrapped(name, WIDTH))
     yield from (Line(text) for text in wrapped(f"{winner.why}; {result['tokens_per_second_per_gpu']:,.0f} "
                 f"tokens/s per GPU; admits {winner.shape.admits(servers):,}", WIDTH, "  "))  # fmt: skip
@@ -196,10 +198,10 @@ def _won(winner: Judged) -> Iterator[Line]:
     if servers == winner.shape.one:
         return
     if servers.prefill is not None:
-        every = f"{count(servers.prefill, 'prefill server')} and {count(servers.decode or 1, 'decode server')}"
+        every = f"{counted(servers.prefill, 'prefill server')} and {counted(servers.decode or 1, 'decode server')}"
         flags = f" --prefill-replicas {servers.prefill} --decode-replicas {servers.decode}"
     else:
-        every, flags = count(servers.unified or 1, "server"), f" --replicas {servers.unified}"
+        every, flags = counted(servers.unified or 1, "server"), f" --replicas {servers.unified}"
     yield from (Line(text, "dim") for text in wrapped(f"All of it, {every} (-o FILE writes its plan):", WIDTH, "  "))
     yield from (Line(text) for text in wrapped(_command(point, "rehearse") + flags, WIDTH, "    "))
 

@@ -260,6 +260,9 @@ class Progress:
 
     def update(self, done: int, total: int) -> None:
         """So many points are done."""
+        from perilune.plan.display import counted
+
         if self._shown:
-            sys.stderr.write(f"\r{f'{done:,} of {total:,} points; Ctrl-C keeps what is done':<60}")
+            text = f"{done:,} of {counted(total, 'point')}; Ctrl-C keeps what is done"
+            sys.stderr.write(f"\r{text:<60}")
             sys.stderr.flush()

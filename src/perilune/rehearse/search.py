@@ -17,12 +17,11 @@ from typing import Final, Literal
 from perilune.errors import Refused, UnusableInput
 from perilune.plan.compose import recipes
 from perilune.plan.deployment import Deployment
-from perilune.plan.display import shape_text
+from perilune.plan.display import counted, shape_text
 from perilune.plan.memory.levers import Outcome
 from perilune.plan.planned import Plan, PlannedPool, plan
 from perilune.rehearse.booting import corrected, no_boot
 from perilune.rehearse.offered import OfferedLoad
-from perilune.rehearse.report.phrases import count
 from perilune.rehearse.report.text import short_time
 from perilune.rehearse.sweep.grid import NO_LEVER, Point, Servers
 from perilune.rehearse.sweep.parallel import each_done
@@ -228,7 +227,7 @@ def search(
         for shape, servers in tries:
             admitted = shape.admits(servers)
             if admitted < wanted.concurrency:
-                why = f"{admitted:,} of {wanted.concurrency:,} on {gpus} GPUs"
+                why = f"{admitted:,} of {wanted.concurrency:,} on {counted(gpus, 'GPU')}"
                 last[shape] = Judged(shape, servers, Verdict.TOO_FEW, why, miss=1 - admitted / wanted.concurrency)
             elif shape.without is None or shape.without.admits(servers) < wanted.concurrency:
                 enough.append((shape, servers))
@@ -331,7 +330,7 @@ def _at_sight(shape: Shape, wanted: Wanted) -> Judged | None:
     if why is not None:
         return Judged(shape, shape.one, Verdict.NO_BOOT, why)
     if shape.gpus(shape.one) > wanted.gpus:
-        return Judged(shape, shape.one, Verdict.TOO_BIG, f"{shape.gpus(shape.one)} GPUs at the least")
+        return Judged(shape, shape.one, Verdict.TOO_BIG, f"{counted(shape.gpus(shape.one), 'GPU')} at the least")
     return None
 
 
@@ -347,7 +346,9 @@ def _by_gpus(shapes: Sequence[Shape], budget: int) -> Iterator[tuple[int, list[t
 def _judged(shape: Shape, servers: Servers, result: Result, wanted: Wanted) -> Judged:
     missed, by = _missed(result, wanted)
     if missed:
-        return Judged(shape, servers, Verdict.TOO_SLOW, f"on {shape.gpus(servers)} GPUs {missed}", result, by)
+        return Judged(
+            shape, servers, Verdict.TOO_SLOW, f"on {counted(shape.gpus(servers), 'GPU')} {missed}", result, by
+        )
     return Judged(shape, servers, Verdict.MEETS, _met(result, wanted), result)
 
 
@@ -356,7 +357,7 @@ def _missed(result: Result, wanted: Wanted) -> tuple[str, float]:
     if "refused" in result:
         return str(result["refused"]), float("inf")
     if result["requests"]["rejected"]:
-        return f"the engine refuses {count(result['requests']['rejected'], 'request')}", float("inf")
+        return f"the engine refuses {counted(result['requests']['rejected'], 'request')}", float("inf")
     over = {
         f"{name} {_above(found, most)}": found / most - 1
         for name, member, most in wanted.targets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perilune.facts.measurements import measurements
-from perilune.plan.display import printable
+from perilune.plan.display import counted, printable
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.outcome import Outcome
 from perilune.rehearse.report.published import Published
@@ -43,8 +43,8 @@ def pools_text(run: Rehearsal) -> str:
     """Every pool: its servers, their GPUs and shape."""
     several = len(run.pools) > 1
     return "; ".join(
-        f"{f'{pool.role}: ' if several else ''}{count(pool.replicas, 'server')} of "
-        f"{count(pool.gpus, pool.unit)}, {pool.shape}"
+        f"{f'{pool.role}: ' if several else ''}{counted(pool.replicas, 'server')} of "
+        f"{counted(pool.gpus, pool.unit)}, {pool.shape}"
         for pool in run.pools
     )
 
@@ -58,10 +58,10 @@ def traffic_text(run: Rehearsal) -> str:
 def _served(run: Rehearsal) -> str:
     load, one = run.load, "request" if run.load.talk is None else "session"
     if load.trace is not None:
-        most = "" if load.requests is None else f", its first {count(load.requests, 'request')} at most"
+        most = "" if load.requests is None else f", its first {counted(load.requests, 'request')} at most"
         return f"trace {printable(run.outcome.traffic)}{_replayed(load)}{most}"
     if load.concurrency is not None:
-        start = f"closed loop of {count(load.concurrency, one)}"
+        start = f"closed loop of {counted(load.concurrency, one)}"
     elif load.arrival_cv in (None, 1):
         start = f"Poisson arrivals, {_pace(load, one)}"
     else:
@@ -74,10 +74,12 @@ def _served(run: Rehearsal) -> str:
         system = f", after a shared system prompt of {talk.system_tokens:,}" if talk.system_tokens else ""
         system += f" ({talk.system_prompts:,} different ones)" if talk.system_prompts > 1 else ""
         return (
-            f"{start}, {total // talk.turns:,} in all, of {count(talk.turns, 'turn')} {lengths} each{system}, "
+            f"{start}, {total // talk.turns:,} in all, of {counted(talk.turns, 'turn')} {lengths} each{system}, "
             f"think time {short_time(talk.think_s)} on average"
         )
-    images = f" and {count(load.images, 'image')} of {load.image_size[0]} × {load.image_size[1]}" if load.images else ""
+    images = (
+        f" and {counted(load.images, 'image')} of {load.image_size[0]} × {load.image_size[1]}" if load.images else ""
+    )
     return f"{start}, {total:,} in all, {lengths}{images}"
 
 
@@ -185,11 +187,6 @@ def waits(found: Outcome) -> list[tuple[str, float, float]]:
     return [(CAUSES.get(cause, cause.replace("_", " ")), spent, spent / base) for cause, spent in ordered if spent > 0]
 
 
-def count(number: int, noun: str) -> str:
-    """`1 server`, `2 servers`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def admitted(run: Rehearsal) -> list[tuple[str, str]]:
     """By role: how many requests were on its servers at once, what the ledger allows, and what binds if it was felt.
 
@@ -240,7 +237,7 @@ def requests_text(found: Outcome) -> str:
         if number
     ]
     if ended.retracted:
-        others.append(f"retracted {count(ended.retracted, 'time')}")
+        others.append(f"retracted {counted(ended.retracted, 'time')}")
     rest = ", ".join(others) or "none rejected, retracted or unfinished"
     took = f" in {short_time(found.duration_s)}" if ended.completed else ""
     return f"{ended.completed:,} completed{took}; {rest}"
@@ -253,7 +250,8 @@ def goodput_text(run: Rehearsal) -> str:
     if run.goodput is None:
         return f"nothing was served within {slo_text(run.slo)}"
     good = run.outcome.goodput.get("requests_per_second")
-    served = f", {rate(good)} requests/s" if good is not None else ""
+    each = "" if good is None else rate(good)
+    served = f", {each} {'request' if each == '1' else 'requests'}/s" if each else ""
     verdict = f"the SLO ({share(ATTAINMENT)} of requests) is {'met' if run.slo_met else 'missed'}"
     return f"{share(run.goodput)} within {slo_text(run.slo)}{served}; {verdict}"
 

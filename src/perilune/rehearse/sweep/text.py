@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from perilune.plan.display import printable
-from perilune.rehearse.report.phrases import count
+from perilune.plan.display import counted, printable
 from perilune.rehearse.report.summary import Line
 from perilune.rehearse.report.text import WIDTH, short_time, wrapped
 from perilune.rehearse.sweep.frontier import Series, Swept, series
@@ -50,7 +49,7 @@ def sweep_lines(found: Sequence[Swept], missing: int) -> Iterator[Line]:
         yield from (Line(text, "dim") for text in wrapped(told, WIDTH))
     yield from (Line(text, "dim") for text in wrapped(_trust(found), WIDTH))
     if missing:
-        yield Line(f"Interrupted: {count(missing, 'point')} still to do.", "bad")
+        yield Line(f"Interrupted: {counted(missing, 'point')} still to do.", "bad")
 
 
 def _plot(groups: Sequence[Series]) -> Iterator[Line]:

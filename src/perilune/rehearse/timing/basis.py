@@ -7,6 +7,7 @@ from typing import Final
 
 from perilune.errors import UnusableInput
 from perilune.facts.timing import Efficiency, efficiencies
+from perilune.plan.display import counted
 from perilune.rehearse.costs import Basis
 
 BOUNDS: Final = {
@@ -38,7 +39,7 @@ def efficient(platform: str) -> Efficient:
     fit = known.fits[reading.of]
     own = reading.of == platform
     said = (
-        f"fitted to {fit.points} published points (SGLang {fit.engine})"
+        f"fitted to {counted(fit.points, 'published point')} (SGLang {fit.engine})"
         if own
         else f"borrowed from {reading.of}: {reading.why}"
     )

@@ -11,6 +11,7 @@ from perilune.errors import UnusableInput
 from perilune.facts.hardware import platforms
 from perilune.facts.timing import Efficiency
 from perilune.files import read_capped, replace_file
+from perilune.plan.display import counted
 from perilune.plan.yaml_input import read_yaml
 from perilune.rehearse.timing.basis import BOUNDS, Efficient
 
@@ -84,5 +85,5 @@ def calibrated(platform: str, path: Path | None = None) -> Efficient | None:
     profile = read_profile(place)
     if profile.platform != platform:
         raise UnusableInput(f"This profile is of {profile.platform}, not of {platform}.", where=str(place))
-    said = f"calibrated to {profile.results} results of your own ({place})"
+    said = f"calibrated to {counted(profile.results, 'result')} of your own ({place})"
     return Efficient(profile.efficiency, "calibrated", (profile.below, profile.above), said)

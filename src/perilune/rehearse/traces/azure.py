@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from perilune.plan.display import counted
 from perilune.rehearse.request import Request
 from perilune.rehearse.traces.source import Source
 from perilune.rehearse.traces.table import table, whole
@@ -27,7 +28,7 @@ def read(source: Source) -> Iterator[Request]:
         if source.usable(FIELDS, arrival_s, isl, osl):
             yield Request(arrival_s, isl, osl)
     if illustrated:
-        source.notes.append(f"{illustrated:,} requests carry images of unknown size; they count as text")
+        source.notes.append(f"{counted(illustrated, 'request')} with images of unknown size, counted as text")
 
 
 def instant(source: Source, text: str, field: str) -> float:

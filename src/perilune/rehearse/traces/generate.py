@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from perilune.errors import UnusableInput
+from perilune.plan.display import counted
 from perilune.rehearse.request import Request, Traffic
 from perilune.rehearse.traces.images import image_tokens
 from perilune.rehearse.traces.source import MOST_TOKENS
@@ -140,7 +141,7 @@ def bursty(lengths: Lengths, rate: float, cv: float, requests: int, seed: int = 
     rng = random.Random(seed)  # noqa: S311
     made = _paced(_first(lengths.drawn(rng), count), _gaps(rate, cv, rng))
     kind = "Poisson" if cv == 1 else f"bursty (CV {cv:g})"
-    return Traffic(made, f"{kind} at {rate:g} requests/s, {_said(lengths)}", total=count)
+    return Traffic(made, f"{kind} at {_pace(rate, 'request')}, {_said(lengths)}", total=count)
 
 
 def sessions(
@@ -157,13 +158,13 @@ def sessions(
     _in_range("sessions", count, 1, MOST)
     rng = random.Random(seed)  # noqa: S311
     made = (conversation.session(number, rng) for number in range(count))
-    name = f"sessions of {conversation.turns} turns"
+    name = f"sessions of {counted(conversation.turns, 'turn')}"
     if rate is None:
         _in_range("concurrency", concurrency or 0, 1, MOST)
         return Traffic(made, f"{name}, closed loop of {concurrency}", concurrency, count * conversation.turns)
     _in_range("rate", rate, 1e-9, 1e6)
     return Traffic(
-        _paced(made, _gaps(rate, 1.0, rng)), f"{name} at {rate:g} sessions/s", total=count * conversation.turns
+        _paced(made, _gaps(rate, 1.0, rng)), f"{name} at {_pace(rate, 'session')}", total=count * conversation.turns
     )
 
 
@@ -187,6 +188,10 @@ def _paced(requests: Iterator[Request], gap: Callable[[], float]) -> Iterator[Re
 def _first(requests: Iterator[Request], count: int) -> Iterator[Request]:
     for _, request in zip(range(count), requests, strict=False):
         yield request
+
+
+def _pace(rate: float, noun: str) -> str:
+    return f"{rate:g} {noun if rate == 1 else f'{noun}s'}/s"
 
 
 def _count(requests: int) -> int:

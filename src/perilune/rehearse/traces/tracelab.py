@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from perilune.plan.display import counted
 from perilune.rehearse.request import Request
 from perilune.rehearse.traces.azure import instant
 from perilune.rehearse.traces.blocks import Minter, Shared
@@ -80,7 +81,7 @@ def read(source: Source, *, share_prefix: bool = False) -> Iterator[Request]:
             rounds = sessions.setdefault((row.provider, row.session_id), [])
             rounds.append(_Round(sent_s, row.round_index, max(sent_s, *answered, sent_s), isl, osl, cached))
     if undated:
-        source.notes.append(f"{undated:,} rounds left out: no event tells when they were sent")
+        source.notes.append(f"{counted(undated, 'round')} left out: no event tells when they were sent")
     shared = Shared() if share_prefix else None
     for rounds in sessions.values():
         rounds.sort(key=lambda each: (each.sent_s, each.number))
