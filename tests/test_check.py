@@ -618,6 +618,9 @@ def test_what_the_nodes_of_a_server_share_is_said_once(write) -> None:  # type: 
     assert renamed[0]["message"].endswith("The same on 2 nodes.")
     (own,) = [one for one in found if one["id"] == "env-unknown"]
     assert "nodes" not in own["message"]
+    unread = node.replace("--tp-size", "--no-such-flag 1 --tp-size")
+    both = findings(write(unread + unread.replace("--node-rank 0", "--node-rank 1")), "--platform", "b300")
+    assert errors(both) == ["flag-gone"]
     two = findings(write((old + SOUND) * 2), "--platform", "b300")
     assert len([one for one in two if one["id"] == "env-renamed"]) == 2  # servers of their own
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from perilune.plan.rules import Finding
 from perilune.plan.rules.pools import pools
+from perilune.plan.rules.ranks import RANK
+from perilune.plan.server import Server
 from perilune.plan.sources.together import Together
 
 if TYPE_CHECKING:
@@ -23,6 +25,13 @@ def nodes_of(servers: Sequence[Judged], together: Together) -> list[list[int]]:
             numbers = [group[at] for at in pool if group[at] not in taken]
             taken.update(numbers)
             found += [numbers] if len(numbers) > 1 else []
+        alike: dict[Server, list[int]] = {}
+        for index in group:
+            if index not in taken and servers[index].found.server.has("--nnodes"):
+                alike.setdefault(servers[index].found.server.unset(RANK), []).append(index)
+        for numbers in alike.values():  # nodes of which the engine's parser reads nothing
+            taken.update(numbers)
+            found += [numbers] if len(numbers) > 1 else []
     return found
 
 
@@ -32,15 +41,20 @@ def folded(findings: Sequence[Sequence[Finding]], nodes: Sequence[Sequence[int]]
     for numbers in nodes:
         places: dict[Finding, list[int]] = {}
         for number in sorted(numbers):
-            for plain in dict.fromkeys(replace(finding, where=None) for finding in findings[number]):
+            for plain in dict.fromkeys(map(_plain, findings[number])):
                 places.setdefault(plain, []).append(number)
         for number in numbers:
             kept[number] = [
                 _said_of(finding, len(at)) if len(at) > 1 else finding
                 for finding in findings[number]
-                if (at := places[replace(finding, where=None)])[0] == number
+                if (at := places[_plain(finding)])[0] == number
             ]
     return [finding for own in kept for finding in own]
+
+
+def _plain(finding: Finding) -> Finding:
+    """The finding wherever it is, and however the document calls the node."""
+    return replace(finding, where=None, pool="")
 
 
 def _said_of(finding: Finding, nodes: int) -> Finding:
