@@ -124,6 +124,15 @@ def test_what_the_band_of_memory_may_change_is_said() -> None:
     assert many.split()[-2:] == [f"{cap}<", f"{cap}~"]
 
 
+def test_a_sweep_and_a_search_count_dies_where_a_rank_has_one() -> None:
+    flags = ("--hardware", "a3", "--isl", "2048", "--osl", "16")
+    assert "a  as planned: 64 dies" in stdout(*flags, "--corrected", "--requests", "4", "--concurrency", "1")
+    search = ("plan", "--search", "--jobs", "1", *flags, "--concurrency", "4", "--tpot-ms", "400", "--gpus", "256")
+    text = " ".join(CliRunner().invoke(cli, search).stdout.split())
+    assert "on 64 dies" in text
+    assert "tokens/s per die" in text
+
+
 def test_no_label_of_the_page_leaves_its_picture() -> None:
     text = _picture(made((0.01, 123_456.0), (0.02, 200_000.0)))
     width = int(re.findall(r'viewBox="0 0 (\d+) ', text)[0])

@@ -184,10 +184,10 @@ def _won(winner: Judged) -> Iterator[Line]:
     from perilune.rehearse.report.text import WIDTH, wrapped
 
     result, servers, point = winner.result or {}, winner.servers, winner.shape.point
-    name = f"{servers.said} x {winner.shape.name} on {counted(winner.gpus, 'GPU')}"
+    name = f"{servers.said} x {winner.shape.name} on {counted(winner.gpus, winner.shape.unit)}"
     yield from (Line(text, "good") for text in wrapped(name, WIDTH))
     yield from (Line(text) for text in wrapped(f"{winner.why}; {result['tokens_per_second_per_gpu']:,.0f} "
-                f"tokens/s per GPU; admits {winner.shape.admits(servers):,}", WIDTH, "  "))  # fmt: skip
+                f"tokens/s per {winner.shape.unit}; admits {winner.shape.admits(servers):,}", WIDTH, "  "))  # fmt: skip
     trust = f"{VERIFIED if winner.shape.verified else STARTING_POINT} Its times are predicted, not measured."
     yield from (Line(text, "dim") for text in wrapped(trust, WIDTH, "  "))
     one = "one server" if servers.prefill is None else "one prefill and one decode server"

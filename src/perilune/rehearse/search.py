@@ -15,6 +15,7 @@ from itertools import product
 from typing import Final, Literal
 
 from perilune.errors import Refused, UnusableInput
+from perilune.facts.hardware import platform
 from perilune.plan.compose import recipes
 from perilune.plan.deployment import Deployment
 from perilune.plan.display import counted, shape_text
@@ -132,6 +133,11 @@ class Shape:
         shapes = (shape_text(item.resolved.values) for item in self.plan.pools)
         return f"{choice['mode']} {', '.join(words)} ({' + '.join(shapes)})"
 
+    @property
+    def unit(self) -> str:
+        """What is counted as a GPU: a GPU, a die or a card."""
+        return platform(self.plan.pools[0].pool.platform).unit
+
     def gpus(self, servers: Servers) -> int:
         """Of so many servers."""
         if servers.unified is not None:
@@ -227,7 +233,7 @@ def search(
         for shape, servers in tries:
             admitted = shape.admits(servers)
             if admitted < wanted.concurrency:
-                why = f"{admitted:,} of {wanted.concurrency:,} on {counted(gpus, 'GPU')}"
+                why = f"{admitted:,} of {wanted.concurrency:,} on {counted(gpus, shape.unit)}"
                 last[shape] = Judged(shape, servers, Verdict.TOO_FEW, why, miss=1 - admitted / wanted.concurrency)
             elif shape.without is None or shape.without.admits(servers) < wanted.concurrency:
                 enough.append((shape, servers))
@@ -330,7 +336,7 @@ def _at_sight(shape: Shape, wanted: Wanted) -> Judged | None:
     if why is not None:
         return Judged(shape, shape.one, Verdict.NO_BOOT, why)
     if shape.gpus(shape.one) > wanted.gpus:
-        return Judged(shape, shape.one, Verdict.TOO_BIG, f"{counted(shape.gpus(shape.one), 'GPU')} at the least")
+        return Judged(shape, shape.one, Verdict.TOO_BIG, f"{counted(shape.gpus(shape.one), shape.unit)} at the least")
     return None
 
 
@@ -347,7 +353,7 @@ def _judged(shape: Shape, servers: Servers, result: Result, wanted: Wanted) -> J
     missed, by = _missed(result, wanted)
     if missed:
         return Judged(
-            shape, servers, Verdict.TOO_SLOW, f"on {counted(shape.gpus(servers), 'GPU')} {missed}", result, by
+            shape, servers, Verdict.TOO_SLOW, f"on {counted(shape.gpus(servers), shape.unit)} {missed}", result, by
         )
     return Judged(shape, servers, Verdict.MEETS, _met(result, wanted), result)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from perilune.facts.hardware import platform
 from perilune.plan.display import counted, printable
 from perilune.rehearse.report.summary import Line
 from perilune.rehearse.report.text import WIDTH, short_time, wrapped
@@ -103,7 +104,9 @@ def _time(seconds: float | None) -> str:
 
 def _sizes(group: Series) -> str:
     gpus = sorted({one.result["gpus"] for one in group.points if one.refused is None})
-    return "not served" if not gpus else f"{' or '.join(map(str, gpus))} {'GPU' if gpus == [1] else 'GPUs'}"
+    hardware = group.points[0].point.choice.get("hardware")  # of a plan file it is not known here
+    unit = "GPU" if hardware is None else platform(str(hardware)).unit
+    return " or ".join(counted(number, unit) for number in gpus) or "not served"
 
 
 def _trust(found: Sequence[Swept]) -> str:
