@@ -50,12 +50,31 @@ def _limit(s: Subject) -> tuple[Edit, ...]:
 
 def dspark_instead(s: Subject) -> tuple[Edit, ...]:
     """The edits that write DSPARK for another algorithm with a draft of its own."""
-    sizes = ("--speculative-dflash-block-size", "--speculative-num-draft-tokens")
+    sizes = (
+        "--speculative-dflash-block-size",
+        "--speculative-num-draft-tokens",
+        "--speculative-num-steps",
+        "--speculative-eagle-topk",
+    )
     return (
         write("--speculative-algorithm", "DSPARK"),
         write("--speculative-draft-model-path", DEFAULT_DRAFT),
         *remove(*(flag for flag in sizes if s.wrote(flag))),
     )
+
+
+@rule("spec-draft-none", "advice", PAGE)
+def no_draft(s: Subject) -> Iterator[Says]:
+    """Kimi-K3's checkpoint has no draft layers: an algorithm that grows a draft needs a checkpoint with them."""
+    named = s["speculative_draft_model_path"] is not None
+    if s.accepted and s.is_k3 and s["speculative_algorithm"] in EAGLE_FAMILY and not named:
+        edits = dspark_instead(s)
+        yield Says(
+            f"{s['speculative_algorithm']} has no draft: the checkpoint of Kimi-K3 brings none, and no other is named.",
+            "" if s.again(edits).boots else "Write DSPARK with its draft, or name a draft that was made for Kimi-K3.",
+            ("--speculative-algorithm",),
+            edits if s.again(edits).boots else (),
+        )
 
 
 @rule("spec-dflash-platform", "advice", PAGE)
@@ -206,6 +225,7 @@ def snapshot_loops(s: Subject) -> Iterator[Says]:
 
 RULES = (
     request_limit,
+    no_draft,
     dflash_platform,
     ragged_table,
     state_16bit,
