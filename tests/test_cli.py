@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from perilune.cli.main import main
+from perilune.plan.compose import Choice, compose, parse_set
+from perilune.plan.planned import plan
 
 SERVE = "sglang serve --model-path moonshotai/Kimi-K3 --tp-size 8 --dcp-size 8 --mem-fraction-static 0.85"
 DSPARK = (
@@ -303,6 +305,13 @@ def test_a_command_that_does_not_start_is_printed_with_a_warning_and_1(perilune)
     assert fixed.code == 0
     assert "WARNING" not in fixed.out
     assert perilune("plan --hardware a3").code == 1
+
+
+def test_a_variant_over_more_gpus_counts_them(perilune) -> None:
+    deployment = compose(Choice(hardware="b300", overrides=(parse_set("tp-size=4"),)))
+    (pool,) = plan(deployment).corrected.pools
+    assert pool.server.value("--tp-size") == "8"
+    assert (deployment.gpus, pool.gpus, pool.nodes) == (4, 8, 1)
 
 
 TRY = re.compile(r"^ {10}try (.*(?:\n {14}\S.*)*)", re.M)

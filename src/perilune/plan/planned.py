@@ -171,9 +171,17 @@ def _corrected(item: PlannedPool) -> Pool:
     if item.correction is None:
         return item.pool
     server = item.correction.server
-    if item.pool.nodes > 1:
+    found = resolve(server, platform(item.pool.platform), model=item.resolved.model, draft=item.resolved.draft)
+    replicas = 1 if found["enable_dp_attention"] else found["dp_size"]
+    if found["nnodes"] > 1:
         server = server.set("--node-rank", NODE_RANK)
-    return replace(item.pool, server=server, unpublished=())
+    return replace(
+        item.pool,
+        server=server,
+        nodes=found["nnodes"],
+        gpus=found["tp_size"] * found["pp_size"] * replicas,
+        unpublished=(),
+    )
 
 
 def assumed(server: Server, unknowns: tuple[Unknown, ...]) -> Server:
