@@ -17,7 +17,7 @@ from perilune.plan.rules.edits import Edit, apply_edits, in_words, remove, write
 from perilune.plan.rules.finding import Severity
 from perilune.plan.rules.refusals import Known, known_refusal, refusal
 from perilune.plan.rules.refusals.fallback import words_of
-from perilune.plan.rules.refusals.memory import RUNNER, expands_experts
+from perilune.plan.rules.refusals.memory import RUNNER, SHARED_WHOLE, expands_experts
 from perilune.plan.rules.refusals.remedies import TP
 from perilune.plan.rules.releases import lacks_flag, lacks_variable
 from perilune.plan.rules.rule import ENGINE, Says, rule
@@ -87,6 +87,8 @@ def _certainty(s: Subject, step: Step) -> tuple[Severity, str]:
         return "advice", f"{engine}With {left_out} left out, "
     if found.error_stage not in ("load", "pools") or found.memory is None or found.basis is not Basis.PREDICTED:
         return "error", engine
+    if SHARED_WHOLE in s.env:  # an image that reads it may hold less
+        return "capacity", f"{engine}Predicted without a boot log, for an image that no longer reads {SHARED_WHOLE}: "
     if _lucky(found):
         return "capacity", f"{engine}Predicted without a boot log, and within the error of the prediction: "
     later = any(edit.action == "set" and lacks_flag(s.engine, edit.name) for edit in step.edits)
