@@ -191,20 +191,24 @@ def _levers(console: Console, planned: Plan) -> None:
             continue
         console.print(f"\nCapacity levers{of}, each alone", style="bold")
         useful = [effect for effect in item.levers if effect.outcome is not Outcome.ALREADY]
-        rows = [_lever(effect) for effect in useful]
-        console.print(output.table(("lever", "state holds", "KV tokens"), rows, right=(1, 2)))
-        have = [effect.lever.id for effect in item.levers if effect.outcome is Outcome.ALREADY]
-        if have:
-            output.paragraph(f"The plan has already: {', '.join(have)}.", style="dim")
+        rows = [_lever(effect) for effect in useful if effect.outcome is not Outcome.NOTHING]
+        if rows:
+            console.print(output.table(("lever", "state holds", "KV tokens"), rows, right=(1, 2)))
+        for outcome, said in ((Outcome.NOTHING, "Nothing changes with"), (Outcome.ALREADY, "The plan has already")):
+            if names := [effect.lever.id for effect in item.levers if effect.outcome is outcome]:
+                output.paragraph(f"{said}: {', '.join(names)}.", style="dim")
         for effect in useful:
             notes = told.setdefault(f"{effect.lever.id}: {effect.lever.written}", {})
             for note in filter(None, (effect.why, *effect.changes)):
                 notes.setdefault(note, []).append(item.pool.role)
+    if told:
+        console.print()
     for lever, notes in told.items():
-        output.paragraph(lever, indent="  ")
+        parts = [lever]
         for note, roles in notes.items():
             whose = f"[{', '.join(roles)}] " if several and len(roles) < len(planned.pools) else ""
-            output.paragraph(f"{whose}{note}", indent="      ", style="dim")
+            parts.append(f"{whose}{note}")
+        output.paragraph(" | ".join(parts), indent="- ", style="dim")
 
 
 def _count(gpus: int, nodes: int, place: Platform) -> str:
