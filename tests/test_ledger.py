@@ -128,7 +128,7 @@ PUBLISHED_CAPS = {
 def test_published_caps_are_predicted_without_a_boot(cap: int, ratio: str, rest: str, quant: str) -> None:
     plan = planned(f"{BALANCED} --mamba-full-memory-ratio {ratio}{rest}", quant=quant)
     assert plan.sizing is not None
-    assert plan.sizing.requests == pytest.approx(cap, rel=0.031)
+    assert plan.sizing.requests == cap  # fitted to, so a check of the fit alone
     assert plan.basis is Basis.PREDICTED
     assert plan.requests_range is not None
     assert plan.requests_range.low <= cap <= plan.requests_range.high
@@ -149,7 +149,11 @@ def test_the_published_h200_run_lies_in_the_range() -> None:
 @pytest.mark.parametrize("name", platforms())
 def test_every_platform_has_its_own_figures(name: str) -> None:
     platform = platforms()[name]
-    for figure in (overhead(name), residue(platform.family)):
+    for figure in (
+        overhead(name),
+        residue(platform.family, "compressed-tensors"),
+        residue(platform.family, "modelopt_mixed"),
+    ):
         assert figure.low_gib <= figure.gib <= figure.high_gib
         assert figure.source
         assert figure.confidence in ("high", "medium", "low")
@@ -308,7 +312,7 @@ def test_a_derivation_goes_down_to_what_is_given() -> None:
         "69 KDA layers x (12 heads x 128 x 128 x 4 B + 3 x 4,608 channels x 2 B)",
         "device memory: 275,040 MiB",
         "public boot log of SGLang 0.5.10 on 8x B300",
-        "fitted to the four published request caps",
+        "fitted to the published request caps of MXFP4",
         "[predicted]",
     ):
         assert part in told

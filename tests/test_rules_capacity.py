@@ -163,7 +163,7 @@ def test_every_edit_admits_no_less_and_all_agree(seed: int) -> None:
 
 @pytest.mark.parametrize("groups", ["--attn-dp-size 8", "--enable-dp-attention --dp-size 8"])
 def test_attention_dp_that_keeps_requests_out_is_named_with_what_runs_without_it(groups: str) -> None:
-    text = f"--model-path moonshotai/Kimi-K3 --tp-size 8 {groups} --mem-fraction-static 0.97 --disable-radix-cache"
+    text = f"--model-path moonshotai/Kimi-K3 --tp-size 8 {groups} --mem-fraction-static 0.98 --disable-radix-cache"
     load = Workload(8192, 1024, 128)
     subject = subject_of(Server.parse(f"{text} --max-running-requests 32"), platform("b300"), workload=load)
     (finding,) = [f for f in findings_of(subject) if f.id == "admits-less"]

@@ -231,4 +231,4 @@ def test_variables_within_variables_end_in_one_sentence(tmp_path: Path, script: 
     )
     assert done.returncode == 2
     assert "grow to more than" in done.stderr
-    assert "bomb.sh, line" in done.stderr
+    assert "bomb.sh, line" in " ".join(done.stderr.split())

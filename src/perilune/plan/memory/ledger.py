@@ -279,7 +279,8 @@ def ledger(resolved: Resolved, measured: Measured | None = None, *, geometry: Ge
         if measured is None:
             return Ledger(resolved, geometry, (), None, None, None, None, load_error, "load")
     if measured is None:
-        memory = predicted_memory(resolved.platform, weights)
+        method = None if resolved.engine_model is None else resolved.engine_model.quantization
+        memory = predicted_memory(resolved.platform, weights, method)
     else:
         memory = measured_memory(measured, resolved.platform, weights)
     inputs = replace(terms.pool, free_gib=memory.free_gib, before_gib=memory.before_gib)

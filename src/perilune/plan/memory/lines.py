@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perilune.facts.hardware import Platform
 from perilune.plan.memory.figures import Basis, Figure
 from perilune.plan.memory.pools import GIB, PoolInputs, Sizing
-from perilune.plan.memory.predict import FreeMemory, overhead, residue
+from perilune.plan.memory.predict import FreeMemory, Residue, overhead
 from perilune.plan.memory.terms import Terms
 from perilune.plan.memory.usage import Budgeted, Unbudgeted, budgeted, unbudgeted
 
@@ -86,9 +86,9 @@ def _before_pools(memory: FreeMemory, stage: StageLedger) -> Iterator[Figure]:
         other,
         f"{memory.before_gib:.4g} - {stage.free_gib:.4g} GiB taken by loading - "
         f"{stage.weights.bytes / GIB:.2f} GiB of computed weights"
-        if measured
-        else f"{residue(stage.platform.family).gib} GiB, a fit",
-        BOOT_LOG if measured else residue_source(stage.platform),
+        if memory.left is None
+        else f"{memory.left.gib} GiB, a fit",
+        BOOT_LOG if memory.left is None else residue_source(memory.left),
         memory.basis,
     )
 
@@ -100,9 +100,8 @@ def overhead_source(platform: Platform) -> str:
     return f"{found.source}: {found.how} ({trust})"
 
 
-def residue_source(platform: Platform) -> str:
+def residue_source(found: Residue) -> str:
     """Where the figure of memory that loading leaves behind comes from, and how far to trust it."""
-    found = residue(platform.family)
     return f"{found.how} ({found.confidence} confidence, {found.low_gib:g} to {found.high_gib:g} GiB)"
 
 

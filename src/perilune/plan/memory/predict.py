@@ -39,6 +39,7 @@ class Residue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Memory that loading leaves occupied besides the weights, per platform family. A fit."""
 
     families: tuple[str, ...]
+    quantization: str = ""  # only for the engine's methods that begin so
     gib: float
     low_gib: float
     high_gib: float
@@ -64,9 +65,16 @@ def overhead(platform: str) -> Overhead:
 
 
 @cache
-def residue(family: str) -> Residue:
-    """The fitted figure of a platform family; raises KeyError for one that has none."""
-    return {name: found for found in _runtime_memory().residues for name in found.families}[family]
+def residue(family: str, quantization: str | None) -> Residue:
+    """The fitted figure of a platform family and of a checkpoint's method; raises KeyError for one that has none."""
+    fitting = [
+        found
+        for found in _runtime_memory().residues
+        if family in found.families and (quantization or "").startswith(found.quantization)
+    ]
+    if not fitting:
+        raise KeyError(family)
+    return max(fitting, key=lambda found: len(found.quantization))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class FreeMemory(msgspec.Struct, frozen=True, kw_only=True):
     free_gib: float  # A
     stage_free_gib: tuple[float, ...]
     basis: Basis
+    left: Residue | None = None  # what loading is predicted to leave behind
     low: tuple[float, float] | None = None  # (P, A) at the unlucky end of a prediction
     high: tuple[float, float] | None = None
 
@@ -123,9 +132,9 @@ def measured_memory(figures: Measured, platform: Platform, weights: tuple[StageW
     )
 
 
-def predicted_memory(platform: Platform, weights: tuple[StageWeights, ...]) -> FreeMemory:
-    """Predict both figures for a platform and the weights of each stage."""
-    taken, left = overhead(platform.id), residue(platform.family)
+def predicted_memory(platform: Platform, weights: tuple[StageWeights, ...], quantization: str | None) -> FreeMemory:
+    """Predict both figures for a platform, the weights of each stage, and the engine's quantization method."""
+    taken, left = overhead(platform.id), residue(platform.family, quantization)
     device = platform.memory_mib * MIB / GIB
     most = max(stage.bytes for stage in weights) / GIB
     before = device - taken.gib
@@ -135,6 +144,7 @@ def predicted_memory(platform: Platform, weights: tuple[StageWeights, ...]) -> F
         free_gib=before - most - left.gib,
         stage_free_gib=tuple(before - stage.bytes / GIB - left.gib for stage in weights),
         basis=Basis.PREDICTED,
+        left=left,
         low=(device - taken.high_gib, device - taken.high_gib - most - left.high_gib),
         high=(device - taken.low_gib, device - taken.low_gib - most - left.low_gib),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perilune.plan.memory.figures import Basis, Figure
 from perilune.plan.memory.lines import BOOT_LOG, CONFIGURATOR, overhead_source, residue_source
 from perilune.plan.memory.pools import GIB, Binds, PoolInputs, Sizing
-from perilune.plan.memory.predict import overhead, residue
+from perilune.plan.memory.predict import overhead
 
 if TYPE_CHECKING:
     from perilune.plan.memory.ledger import Ledger
@@ -46,7 +46,7 @@ def _memory(ledger: Ledger) -> Iterator[Figure]:
         f"{card.memory_source} ({card.memory_confidence} confidence)",
     )
     measured = memory.basis is Basis.EXACT
-    taken, left = overhead(platform.id), residue(platform.family)
+    taken, left = overhead(platform.id), memory.left
     yield Figure(
         "free_before_load_gib",
         "free before loading",
@@ -63,9 +63,9 @@ def _memory(ledger: Ledger) -> Iterator[Figure]:
         memory.free_gib,
         "GiB",
         "measured, minimum over ranks"
-        if measured
+        if left is None
         else f"{memory.before_gib:.2f} - {ledger.weights_bytes / GIB:.2f} of weights - {left.gib} GiB",
-        BOOT_LOG if measured else f"{left.gib} GiB {residue_source(platform)}",
+        BOOT_LOG if left is None else f"{left.gib} GiB {residue_source(left)}",
         memory.basis,
         () if measured else ("free_before_load_gib", "weights_bytes"),
     )
