@@ -330,7 +330,12 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path: Path, jobs: str) -> None:
     store = tmp_path / "points.jsonl"
     loads = ",".join(str(n) for n in range(100, 160))
     grid = ("--hardware", "b300", "--isl", "8192", "--osl", "1024", "--requests", "2000", "--concurrency", loads)
-    running = process(*grid, "--jobs", jobs, "--resume", str(store), start_new_session=True)
+    # Whoever runs the tests in the background has Ctrl-C ignored, which a child would inherit.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        running = process(*grid, "--jobs", jobs, "--resume", str(store), start_new_session=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (store.exists() and store.stat().st_size):
         time.sleep(0.05)

@@ -94,6 +94,7 @@ def main() -> NoReturn:
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
             output.note(f"perilune: The output cannot be written: {os.strerror(error.errno).lower()}.")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still in the buffer would fail again at the end
             sys.exit(2)
         if os.environ.get("PERILUNE_DEBUG"):
             raise
