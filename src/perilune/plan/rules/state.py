@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perilune.plan.memory.levers import SKIP_LOCK
-from perilune.plan.rules.edits import Edit, remove
-from perilune.plan.rules.rule import PAGE, Says, rule
+from perilune.plan.rules.edits import Edit, remove, write
+from perilune.plan.rules.rule import ENGINE, PAGE, Says, rule
 from perilune.plan.rules.splitting import running
 from perilune.plan.rules.subject import Subject
 
@@ -41,4 +41,21 @@ def skip_lock(s: Subject) -> Iterator[Says]:
     )
 
 
-RULES = (inert_strategy, skip_lock)
+@rule("state-no-buffer-page", "error", f"{ENGINE} mem_cache/unified_cache/components/mamba.py")
+def no_buffer_page(s: Subject) -> Iterator[Says]:
+    """Without extra buffers a state is kept at any length, which needs pages of one token; more stop the engine."""
+    if not s.accepted or not s["uses_mamba_radix_cache"] or s["disable_radix_cache"]:
+        return
+    page = s["page_size"] * max(s["dcp_size"], 1)
+    if s["mamba_radix_cache_strategy"] != "no_buffer" or page == 1:
+        return
+    because = "" if s.wrote(STRATEGY) else ", which --disable-overlap-schedule chooses,"
+    yield Says(
+        f"The strategy no_buffer{because} needs pages of one token, and here they have {page}: the engine stops when "
+        "it makes its prefix cache.",
+        flags=(STRATEGY, "--disable-overlap-schedule"),
+        edits=(write(STRATEGY, "extra_buffer"),),
+    )
+
+
+RULES = (inert_strategy, skip_lock, no_buffer_page)
