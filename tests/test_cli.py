@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from perilune.cli.main import main
 from perilune.plan.compose import Choice, compose, parse_set
 from perilune.plan.planned import plan
 
@@ -26,30 +22,6 @@ DSPARK = (
     "--speculative-dspark-block-size 7 --enable-linear-replayssm-spec"
 )
 MEASURED = "--free-before-load-gib 265.5 --free-after-weights-gib 71.6"
-
-
-@dataclass
-class Run:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def perilune(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    def run(command: str, stdin: str = "") -> Run:
-        monkeypatch.setattr(sys, "argv", ["perilune", *shlex.split(command)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Run(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 def test_memory_json_equals_the_engine(perilune) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from perilune.cli.main import main
 from perilune.rehearse.offered import OfferedLoad
 from perilune.rehearse.request import Request, Traffic
 
@@ -28,26 +24,13 @@ MOONCAKE = TRACES / "mooncake_conversation.jsonl"
 AZURE = TRACES / "azure_2023_conv.csv"
 
 
-@dataclass
-class Run:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
-def perilune(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    def run(command: str) -> Run:
-        monkeypatch.setattr(sys, "argv", ["perilune", *shlex.split(command)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Run(int(ended.value.code or 0), captured.out, " ".join(captured.err.split()))
+def perilune(perilune):
+    """The command line, with what it says on stderr as one line."""
+
+    def run(command: str):
+        done = perilune(command)
+        return replace(done, err=" ".join(done.err.split()))
 
     return run
 

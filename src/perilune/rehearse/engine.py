@@ -11,7 +11,6 @@ from perilune.facts.timing import latencies
 from perilune.plan.memory.pools import Binds
 from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.mamba import KERNEL_CHUNK
-from perilune.plan.resolve.state import TRUE_WORDS
 from perilune.rehearse.acceptance import Mix
 from perilune.rehearse.environment import real, whole
 from perilune.rehearse.radix import RadixCache
@@ -173,11 +172,11 @@ def _late(item: PlannedPool) -> int:
     CUDA graph are queued one by one, and only so many wait for the device: the last is queued when the device has come
     that near to the end. `SGLANG_DISABLE_CONSECUTIVE_PREFILL_OVERLAP` looks before it launches.
     """
-    v, env = item.resolved.values, item.resolved.env
+    v = item.resolved.values
     graphs = v["cuda_graph_config"].prefill.backend != "disabled"
     if graphs or v["disable_overlap_schedule"] or v["pp_size"] > 1:
         return 0
-    if env.get("SGLANG_DISABLE_CONSECUTIVE_PREFILL_OVERLAP", "").lower() in TRUE_WORDS:
+    if item.resolved.flag_env("SGLANG_DISABLE_CONSECUTIVE_PREFILL_OVERLAP"):
         return 0
     known = latencies()
     launches = known.layer_launches.value * item.ledger.geometry.num_layers

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from perilune.errors import UnusableInput
 from perilune.facts.timing import machines
 from perilune.plan.planned import PlannedPool
-from perilune.plan.resolve.state import TRUE_WORDS
 from perilune.rehearse.environment import whole
 from perilune.rehearse.live import Live
 from perilune.rehearse.ticks import ticks
@@ -55,7 +54,7 @@ def image_settings(item: PlannedPool) -> ImageSettings | None:
 def graph_settings(item: PlannedPool) -> GraphSettings | None:
     """The graph cache of the tower; None where it is off, as it is unless SGLANG_VIT_ENABLE_CUDA_GRAPH is set."""
     env = item.resolved.env
-    if item.resolved.platform.kind != "cuda" or env.get("SGLANG_VIT_ENABLE_CUDA_GRAPH", "").lower() not in TRUE_WORDS:
+    if item.resolved.platform.kind != "cuda" or not item.resolved.flag_env("SGLANG_VIT_ENABLE_CUDA_GRAPH"):
         return None
     prefix, known = "SGLANG_KIMI_K3_VIT_CUDA_GRAPH_", GraphSettings()
     return GraphSettings(

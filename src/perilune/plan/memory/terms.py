@@ -18,7 +18,7 @@ from perilune.plan.model.geometry import Geometry, Indivisible, stage_layers
 from perilune.plan.model.geometry.state import StateShape
 from perilune.plan.model.traits import is_hybrid_swa
 from perilune.plan.resolve.speculation.adaptive import CANDIDATE_STEPS
-from perilune.plan.resolve.state import TRUE_WORDS, Rejected, Resolved
+from perilune.plan.resolve.state import Rejected, Resolved
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 GPU_FEATURE_TRANSPORTS = frozenset({"cuda_ipc", "cuda_vmm"})
@@ -163,7 +163,7 @@ def _slots_per_request(resolved: Resolved) -> int:
         radix_off=v["disable_radix_cache"],
         strategy=v["mamba_radix_cache_strategy"],
         overlap_off=v["disable_overlap_schedule"],
-        skip_decode_lock=_flag(resolved, "SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK"),
+        skip_decode_lock=resolved.flag_env("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK"),
     )
 
 
@@ -292,10 +292,6 @@ def _context(resolved: Resolved) -> int:
         return resolved.engine_model.context_length
     given = resolved["context_length"]
     return resolved.model.context_length if given is None else int(given)
-
-
-def _flag(resolved: Resolved, name: str) -> bool:
-    return resolved.env.get(name, "").lower() in TRUE_WORDS
 
 
 def _int(resolved: Resolved, name: str, default: int) -> int:

@@ -12,7 +12,7 @@ from perilune.plan.model.geometry import (
     geometry_of,
     resident_weights,
 )
-from perilune.plan.resolve.state import TRUE_WORDS, Resolved
+from perilune.plan.resolve.state import Resolved
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def shape_of(resolved: Resolved) -> ParallelShape:
         v["dcp_size"],
         env.get("SGLANG_PP_LAYER_PARTITION"),
         v["enable_dp_lm_head"],
-        env.get("SGLANG_ENABLE_EMBED_REPLICATION", "").lower() in TRUE_WORDS,
+        resolved.flag_env("SGLANG_ENABLE_EMBED_REPLICATION"),
         v["moe_dense_tp_size"],
         v["enable_dense_mlp_attn_tp"],
         shared,
@@ -73,7 +73,7 @@ def shape_of(resolved: Resolved) -> ParallelShape:
         v["mm_enable_dp_encoder"],
         v["moe_runner_backend"],
         v["moe_a2a_backend"],
-        env.get("SGLANG_AITER_K3_OPT", "").lower() not in TRUE_WORDS,
+        not resolved.flag_env("SGLANG_AITER_K3_OPT"),
         resolved.platform.kind,
         resolved.platform.sm,
     )

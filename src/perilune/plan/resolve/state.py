@@ -135,3 +135,7 @@ class Resolved:
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def flag_env(self, name: str) -> bool:
+        """Whether a boolean environment variable is on, as the engine reads it; one that is not set is off."""
+        return self.env.get(name, "").lower() in TRUE_WORDS

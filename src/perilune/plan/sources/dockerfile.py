@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from perilune.plan.sources.beside import Beside
 from perilune.plan.sources.found import Note, Reading, Word
@@ -19,9 +18,6 @@ from perilune.plan.sources.script import Script
 from perilune.plan.sources.shell import Command
 from perilune.plan.sources.text import Text
 from perilune.plan.sources.words import Piece, Scope, words_of
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _EXEC = re.compile(r"\[.*\]\s*", re.DOTALL)
@@ -159,7 +155,7 @@ def _variables(one: Instruction, scope: Scope) -> dict[str, Word]:
         while start < len(one.script.src) and one.script.src[start].isspace():
             start += 1
         script = Script(one.script.text, one.script.src[start:].rstrip(), one.script.at[start:])
-        words = words_of(script, _arguments(script), scope)
+        words = words_of(script, list(script.loose_words()), scope)
         whole = " ".join(word.text for word in words)
         single = words[0] if len(words) == 1 else Word(whole, script.offset(0))
         return {name: replace(single, style="shell")}
@@ -182,19 +178,7 @@ def _assigned(script: Script, scope: Scope) -> dict[str, Word]:
 
 def _words(one: Instruction, scope: Scope) -> list[Word]:
     """The words of an instruction, its variables in."""
-    return words_of(one.script, _arguments(one.script), scope)
-
-
-def _arguments(script: Script) -> list[Node]:
-    found = []
-    stack = list(script.parse().named_children)
-    while stack:
-        node = stack.pop(0)
-        if node.type in ("command", "command_name", "variable_assignments"):
-            stack[:0] = node.named_children
-        else:
-            found.append(node)
-    return found
+    return words_of(one.script, list(one.script.loose_words()), scope)
 
 
 def _places(word: Word) -> tuple[int, ...]:

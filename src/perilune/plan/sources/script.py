@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -90,6 +90,16 @@ class Script:
                     where=self.text.at(self.offset(match.start())),
                 )
         return _parser().parse(_readable(self.src).encode("ascii", "replace")).root_node
+
+    def loose_words(self) -> Iterator[Node]:
+        """The words and assignments of a list that is no command, in order; raises UnusableInput when too big."""
+        stack = list(self.parse().named_children)
+        while stack:
+            node = stack.pop(0)
+            if node.type in ("command", "command_name", "variable_assignments"):
+                stack[:0] = node.named_children
+            else:
+                yield node
 
 
 @cache

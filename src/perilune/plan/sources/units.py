@@ -85,19 +85,15 @@ def _variables(script: Script) -> dict[str, Word]:
 
 
 def _plain_words(script: Script) -> list[Word]:
-    nodes = []
-    stack = list(script.parse().named_children)
-    while stack:
-        node = stack.pop(0)
-        if node.type in ("command", "command_name", "variable_assignments"):
-            stack[:0] = node.named_children
-        elif node.type == "variable_assignment" and (value := node.child_by_field_name("value")) is not None:
+    found: list[Word] = []
+    for node in script.loose_words():
+        if node.type == "variable_assignment" and (value := node.child_by_field_name("value")) is not None:
             target = node.child_by_field_name("name")
             words = words_of(script, [value], Scope())
-            nodes += [_named(script.of(target) if target else "", word) for word in words]
+            found += [_named(script.of(target) if target else "", word) for word in words]
         else:
-            nodes += words_of(script, [node], Scope())
-    return nodes
+            found += words_of(script, [node], Scope())
+    return found
 
 
 def _named(name: str, value: Word) -> Word:

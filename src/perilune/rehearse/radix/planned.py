@@ -7,7 +7,6 @@ from typing import Any, Final
 from perilune.errors import Refused, UnusableInput
 from perilune.plan.planned import PlannedPool
 from perilune.plan.resolve.mamba import KERNEL_CHUNK
-from perilune.plan.resolve.state import TRUE_WORDS
 from perilune.rehearse.radix.snapshots import Snapshots
 
 OTHER_POOLS: Final = {
@@ -62,7 +61,7 @@ def cache_settings(pool: PlannedPool) -> dict[str, Any]:
         )
         if hybrid and not v["disable_radix_cache"]
         else None,
-        "skip_decode_lock": resolved.env.get("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK", "").lower() in TRUE_WORDS,
+        "skip_decode_lock": resolved.flag_env("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK"),
         "max_states_per_path": v["mamba_max_states_per_path"],
         "policy": v["radix_eviction_policy"],
         "policy_config": v["radix_eviction_policy_config"],

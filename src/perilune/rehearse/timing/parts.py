@@ -16,7 +16,7 @@ from perilune.rehearse.timing.collectives import US, Exchange, Fabric
 from perilune.rehearse.timing.experts import top_k
 from perilune.rehearse.timing.roofline import Speeds
 from perilune.rehearse.timing.stage import Launch, Moved, StageTimes
-from perilune.rehearse.timing.work import StageWork, draft_work, flag, stage_work, verify_width
+from perilune.rehearse.timing.work import StageWork, draft_work, stage_work, verify_width
 
 ELEMENT = 2  # bytes of an activation
 
@@ -124,8 +124,8 @@ def _slower(resolved: Resolved) -> float:
     """ROCm's 4-bit activations cost a little more than 8-bit ones, as published for a whole server."""
     if (
         resolved.platform.kind != "hip"
-        or not flag(resolved, "AITER_SITUV2_A4W4")
-        or flag(resolved, "AITER_SITUV2_A8W4")
+        or not resolved.flag_env("AITER_SITUV2_A4W4")
+        or resolved.flag_env("AITER_SITUV2_A8W4")
     ):
         return 1.0
     return _row("amd-situ-quantization", 0)["tokens_per_s"] / _row("amd-situ-quantization", 1)["tokens_per_s"]

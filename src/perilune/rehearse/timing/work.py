@@ -10,7 +10,7 @@ from perilune.plan.model import Geometry, ParallelShape, geometry_of, resident_w
 from perilune.plan.model.geometry.blocks import QUERY_PROJECTIONS, W_KC, Mla
 from perilune.plan.model.geometry.cache import LatentCache
 from perilune.plan.model.geometry.resident import Held
-from perilune.plan.resolve.state import TRUE_WORDS, Resolved
+from perilune.plan.resolve.state import Resolved
 from perilune.rehearse.timing.experts import Routed, dense_rate, routed_of
 from perilune.rehearse.timing.roofline import Product
 
@@ -201,8 +201,3 @@ def verify_width(resolved: Resolved) -> int:
     if resolved["speculative_algorithm"] is None:
         return 1
     return int(resolved["speculative_num_draft_tokens"] or 1)
-
-
-def flag(resolved: Resolved, name: str) -> bool:
-    """A boolean environment variable."""
-    return resolved.env.get(name, "").lower() in TRUE_WORDS
